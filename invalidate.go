@@ -1,0 +1,160 @@
+// Delete and Set, and what a process does when it hears of them. The order that keeps old values from coming back: an invalidation has a number; a process
+// first lets go of the flights of the key, then drops the entry and raises the floor below which it takes nothing for that key.
+
+package onefill
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+)
+
+// SetOption tunes one Set.
+type SetOption func(*said)
+
+// SetTTL is how long the value is fresh, in place of the group's TTL. It must be above zero.
+func SetTTL(d time.Duration) SetOption {
+	return func(s *said) { s.ttl, s.ttlSet = min(d, maxDuration), true }
+}
+
+// SetTags gives the value tags.
+func SetTags(tags ...string) SetOption { return func(s *said) { s.tags = append(s.tags, tags...) } }
+
+// Delete drops what is cached for keys in every process of the pool. A load that is under way goes on for those who wait for it already; its value is not
+// kept. It tries every member; if some could not be reached it returns an *InvalidateError that names them. Delete of no keys does nothing.
+func (g *Group[V]) Delete(ctx context.Context, keys ...string) error {
+	if g.stats.closed.Load() {
+		return ErrClosed
+	}
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	if len(keys) == 0 {
+		return nil
+	}
+	return g.invalidate(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: keys})
+}
+
+// Set stores v as the value of key, as if it had been loaded now: its owner keeps it, every other process of the pool drops what it has. Of two Sets at once
+// the same one wins everywhere. If some members could not be reached it returns an *InvalidateError that names them.
+func (g *Group[V]) Set(ctx context.Context, key string, v V, opts ...SetOption) error {
+	var said said
+	for _, o := range opts {
+		o(&said)
+	}
+	switch {
+	case g.stats.closed.Load():
+		return ErrClosed
+	case int64(len(key)) > g.set.maxKeyBytes:
+		return ErrKeyTooLong
+	case said.ttlSet && said.ttl <= 0:
+		return errors.New("onefill: SetTTL: want a duration above 0")
+	}
+	e := g.made(key, v, said, 0, 0, "")
+	if e.Flags&unencodableEntry != 0 {
+		return &EncodeError{Group: g.name, Err: errors.New("see the log")}
+	}
+	value := g.answer(e, 0)
+	value.Final = int64(len(e.Data)) > g.set.maxValueBytes
+	return g.invalidate(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: []string{key}, Value: value})
+}
+
+// rounds bounds how often an invalidation is spread again because a process already had something with a higher number.
+const rounds = 3
+
+// invalidate gives inv a number and applies it everywhere. Where a process held a value with a number as high, that value may come from a load that began
+// before, so the number was too low: it goes round again with a higher one.
+func (g *core) invalidate(ctx context.Context, inv *Invalidation) error {
+	trip := &Trip{Kind: TripInvalidate, Group: g.name, Key: inv.Keys[0]}
+	ctx, end := g.mesh.begin(ctx, trip)
+	inv.Trace = trip.Trace
+	var err error
+	for range rounds {
+		inv.Number = g.mesh.nextNumber()
+		if inv.Value != nil {
+			inv.Value.Number, inv.Value.Vouched = inv.Number, inv.Number
+		}
+		own := g.mesh.Apply(inv)
+		acks := g.mesh.spread(ctx, inv)
+		err = g.unreached(acks)
+		highest := own.Highest
+		for _, a := range acks {
+			highest = max(highest, a.Highest)
+		}
+		g.mesh.Merge(highest)
+		if highest < inv.Number {
+			break
+		}
+	}
+	g.stats.invalidations.Add(1)
+	end(Result{Outcome: OutcomeLocal, Err: err, Number: inv.Number})
+	return err
+}
+
+// spreadDrop drops what other processes hold of a key up to a number that is known.
+func (g *core) spreadDrop(ctx context.Context, inv *Invalidation) error {
+	return g.unreached(g.mesh.spread(ctx, inv))
+}
+
+// unreached names the processes that an invalidation did not reach.
+func (g *core) unreached(acks []Ack) error {
+	var e *InvalidateError
+	for _, a := range acks {
+		if a.Err == nil {
+			continue
+		}
+		if e == nil {
+			e = &InvalidateError{Group: g.name}
+		}
+		e.Unreached = append(e.Unreached, a.Peer)
+		e.Err = errors.Join(e.Err, a.Err)
+	}
+	if e == nil {
+		return nil
+	}
+	g.stats.unreached.Add(uint64(len(e.Unreached)))
+	return e
+}
+
+// Apply implements Member.
+func (m *Mesh) Apply(inv *Invalidation) Ack {
+	m.Merge(inv.Number)
+	ack := Ack{Peer: m.self()}
+	g := m.group(inv.Group)
+	if g == nil || g.set.version != inv.Version { // nothing of that kind is here
+		return ack
+	}
+	for _, key := range inv.Keys {
+		ack.Highest = max(ack.Highest, g.drop(key, inv.Number))
+	}
+	if inv.Value != nil && len(inv.Keys) == 1 {
+		g.place(inv.Keys[0], inv.Value)
+	}
+	return ack
+}
+
+// drop lets go of everything that this process has for key up to number, and returns the highest number that it has beyond.
+func (g *core) drop(key string, number uint64) (highest uint64) {
+	began := g.fills.Detach(key) // before the floor rises: see vouch
+	g.asks.Detach(key)
+	if began <= number {
+		began = 0
+	}
+	return max(began, g.cache.Invalidate(g.cache.Hash(g.account, key), g.account, key, number))
+}
+
+// place keeps a value that Set brings, if the key is this process's to fill.
+func (g *core) place(key string, a *Answer) {
+	if g.mesh.route(g.name, key)[0] != nil || a.Final {
+		return
+	}
+	e, err := g.received(key, a)
+	if err != nil {
+		g.stats.decodeErrors.Add(1)
+		g.mesh.log.Error("a value that was set cannot be decoded", groupAttr(g.name), errAttr(err))
+		return
+	}
+	e.Flags &^= hotEntry | finalEntry // ours: it lives as long as it was given
+	e.Fresh = g.clock.Exact() + int64(min(a.Life, math.MaxInt64/2))
+	g.keep(e, a.Vouched)
+}

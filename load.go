@@ -1,0 +1,191 @@
+// Running a loader: on a goroutine and a context of its own, within MaxLoads and LoadTimeout, whatever it does. What becomes of its value stands in entry.go.
+
+package onefill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/onefill/onefill/internal/flight"
+)
+
+// load runs the loader for key and keeps the value. c is the fill that it runs for.
+func (g *core) load(ctx context.Context, c *call, key string) (found, error) {
+	return g.loadFor(ctx, &g.fills, c, key, true)
+}
+
+// alone loads a key for a loader that must not wait for the fill of that key, since that fill waits for it. The value is for this caller and is not kept.
+// times is how often the key stands in the caller's chain.
+func (g *core) alone(ctx context.Context, key string, times int) (found, error) {
+	if times > 1 {
+		return found{}, ErrRecursion
+	}
+	var from *flight.Node
+	if s := scopeFrom(ctx); s != nil {
+		from = s.flight
+	}
+	var flights flight.Group[found] // of one
+	c, _ := flights.Join(key)
+	g.launch(ctx, &flights, c, func(ctx context.Context, c *call) (found, error) {
+		return g.loadFor(ctx, &flights, c, key, false)
+	})
+	return flights.Wait(ctx, c, from)
+}
+
+func (g *core) loadFor(ctx context.Context, flights *flight.Group[found], c *call, key string, keep bool) (found, error) {
+	place, gone, err := g.queue(ctx, flights, c, keep)
+	if err != nil {
+		return found{}, err
+	}
+	defer place.leave()
+	chain := chainFrom(ctx)
+	fill := &Fill{number: g.mesh.nextNumber(), depth: len(chain)}
+	flights.Mark(c, fill.number)
+	l := g.begin(ctx, fill, key)
+	ctx = (&scope{chain: extend(chain, g.digest(key)), flight: &c.Node, fill: fill, place: place}).in(l.ctx)
+	value, err := g.run(ctx, gone, func(ctx context.Context) (any, error) { return g.loadOne(ctx, key) })
+	e, err := l.end(key, value, err)
+	if e != nil && keep {
+		g.keep(e, g.vouch(flights, c))
+	}
+	if err != nil {
+		return found{}, err
+	}
+	return found{e, OutcomeLoaded}, nil
+}
+
+// queue waits for a place among MaxLoads. A fill that nobody waits for any more gives up its place in the queue and, with CancelAbandoned, its load.
+func (g *core) queue(ctx context.Context, flights *flight.Group[found], c *call, bounded bool) (*place, <-chan struct{}, error) {
+	if !bounded || g.places == nil && !g.set.cancelAbandoned {
+		return nil, nil, nil
+	}
+	gone, ok := flights.Abandonable(c, true)
+	if !ok {
+		return nil, nil, flight.ErrAbandoned
+	}
+	place, err := g.places.take(g.mesh.tasks.Context(), gone)
+	if err != nil {
+		return nil, nil, closedOr(g.mesh.tasks.Context(), err)
+	}
+	if !g.set.cancelAbandoned {
+		if _, ok := flights.Abandonable(c, false); !ok {
+			place.leave()
+			return nil, nil, flight.ErrAbandoned
+		}
+		gone = nil
+	}
+	return place, gone, nil
+}
+
+// vouch returns the number of the last invalidation that did not concern the flight's key, although it concerned its stripe: one that did would have
+// detached the flight first.
+func (g *core) vouch(flights *flight.Group[found], c *call) uint64 {
+	floor := g.cache.Floor(g.cache.Hash(g.account, c.Key()))
+	if !flights.Attached(c) {
+		return 0
+	}
+	return floor
+}
+
+// loading is one load of one key under way.
+type loading struct {
+	g     *core
+	ctx   context.Context
+	fill  *Fill
+	began time.Time
+	trip  *Trip
+	done  func(Result)
+}
+
+// begin starts the account of a load: its trip, its time.
+func (g *core) begin(ctx context.Context, fill *Fill, key string) *loading {
+	l := &loading{g: g, fill: fill, began: time.Now(), trip: &Trip{Kind: TripLoad, Group: g.name, Key: key}}
+	l.ctx, l.done = g.mesh.begin(ctx, l.trip)
+	g.stats.loads.Add(1)
+	return l
+}
+
+// end makes the entry of a load that has ended. For a value that is not found it returns both the entry that remembers that, and the error.
+func (l *loading) end(key string, value any, err error) (*entry, error) {
+	g, said, took := l.g, l.fill.close(), time.Since(l.began)
+	var e *entry
+	switch {
+	case err == nil && !said.notFound:
+		e = g.made(key, value, said, l.fill.number, took, l.trip.Trace)
+	case err == nil:
+		err = ErrNotFound
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		g.stats.notFound.Add(1)
+		e = g.madeNotFound(key, said, l.fill.number, took, l.trip.Trace)
+	case err != nil:
+		g.stats.loadErrors.Add(1)
+	}
+	l.done(found{e, OutcomeLoaded}.result(err))
+	return e, err
+}
+
+// loaded is what came of a loader.
+type loaded struct {
+	value any
+	err   error
+}
+
+// run runs work, which calls the loader, and returns what came of it. gone is closed when nobody wants the value any more.
+func (g *core) run(ctx context.Context, gone <-chan struct{}, work func(context.Context) (any, error)) (any, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, g.set.loadTimeout, ErrLoadTimeout)
+	defer cancel()
+	closing := g.mesh.tasks.Context()
+	defer context.AfterFunc(closing, cancel)()
+	results := make(chan loaded, 1)
+	if !g.mesh.tasks.Go(func(context.Context) { g.call(ctx, work, results) }) {
+		return nil, ErrClosed
+	}
+	giveUp := time.NewTimer(g.set.loadTimeout + loadGrace)
+	defer giveUp.Stop()
+	for {
+		select {
+		case r := <-results:
+			if ctx.Err() != nil && errors.Is(r.err, ctx.Err()) { // it obeyed: say why it was cancelled
+				r.err = closedOr(closing, r.err)
+				if errors.Is(context.Cause(ctx), ErrLoadTimeout) {
+					r.err = fmt.Errorf("%w: %w", ErrLoadTimeout, r.err)
+				}
+			}
+			return r.value, r.err
+		case <-gone:
+			cancel()
+			gone = nil
+		case <-giveUp.C:
+			g.mesh.log.Warn("a loader does not obey its context: given up", groupAttr(g.name))
+			return nil, ErrLoadTimeout
+		}
+	}
+}
+
+// call calls work and sends what came of it, whatever that does: it runs in a goroutine of its own, so that runtime.Goexit ends that one alone.
+func (g *core) call(ctx context.Context, work func(context.Context) (any, error), results chan<- loaded) {
+	r, returned := loaded{}, false
+	defer func() {
+		if !returned {
+			r = loaded{err: &PanicError{Group: g.name, Value: recover(), Stack: string(debug.Stack())}}
+			g.stats.panics.Add(1)
+			g.mesh.log.Error("a loader panicked", groupAttr(g.name))
+		}
+		results <- r
+	}()
+	r.value, r.err = work(ctx)
+	returned = true
+}
+
+// closedOr returns ErrClosed where an error is only the sign of closing, else err.
+func closedOr(closing context.Context, err error) error {
+	if closing.Err() != nil {
+		return ErrClosed
+	}
+	return err
+}

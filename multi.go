@@ -1,0 +1,329 @@
+// Many keys at once: GetMulti and Refresh, and LoadBatch behind them. Every key has its flight, as in Get; what is shared is the question to each owner and
+// the call of the loader.
+
+package onefill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/onefill/onefill/internal/flight"
+)
+
+// GetMulti returns the values of keys, in one question to each process that owns some of them and, with LoadBatch, one call of the loader there. It returns
+// the values that it has together with the errors for the other keys, joined: errors.Is finds ErrNotFound if any key was not found. Keys that occur twice
+// count once. It waits no longer than ctx allows. The values are shared, as with Get.
+func (g *Group[V]) GetMulti(ctx context.Context, keys []string) (map[string]V, error) {
+	entries, err := g.getMulti(ctx, keys)
+	values := make(map[string]V, len(entries))
+	errs := []error{err}
+	for key, e := range entries {
+		v, err := g.typed(e)
+		if err != nil {
+			errs = append(errs, keyError(key, err))
+			continue
+		}
+		values[key] = v
+	}
+	return values, errors.Join(errs...)
+}
+
+// Refresh loads keys again now, in the processes that own them, whatever is cached, and drops the copies that other processes have. Until the new value is
+// there readers get the old one. It waits until all is done or ctx ends, and returns the errors of the keys that could not be loaded, joined, with those of
+// *InvalidateError. It also warms: keys that nobody has read yet are loaded as well, no more at once than MaxLoads allows.
+func (g *Group[V]) Refresh(ctx context.Context, keys ...string) error {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	errs := make([]error, len(keys))
+	var waiting sync.WaitGroup
+	places := make(chan struct{}, refreshesAtOnce)
+	for i, key := range keys {
+		places <- struct{}{}
+		waiting.Add(1)
+		started := g.mesh.tasks.Go(func(context.Context) {
+			defer func() { waiting.Done(); <-places }()
+			errs[i] = g.refresh(ctx, key)
+		})
+		if !started {
+			return ErrClosed
+		}
+	}
+	waiting.Wait()
+	return errors.Join(errs...)
+}
+
+// refreshesAtOnce bounds the keys that one Refresh has under way.
+const refreshesAtOnce = 64
+
+// refresh loads key again where it belongs and drops older copies everywhere.
+func (g *core) refresh(ctx context.Context, key string) error {
+	if err := g.refuse(ctx, key); err != nil {
+		return err
+	}
+	var f found
+	var err error
+	if route := g.mesh.route(g.name, key); route[0] == nil {
+		g.fills.Detach(key) // it began before this call
+		f, err = g.fill(ctx, key, g.mesh.Clock())
+	} else {
+		g.asks.Detach(key)
+		f, err = g.share(ctx, &g.asks, key, func(ctx context.Context, c *call) (found, error) {
+			for _, p := range route {
+				if p == nil {
+					break
+				}
+				if f, answered, err := g.fetch(ctx, c, p, key, refreshed); answered {
+					return f, err
+				}
+			}
+			return g.fill(ctx, key, g.mesh.Clock())
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return g.spreadDrop(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: []string{key}, Number: f.Number - 1})
+}
+
+func (g *core) getMulti(ctx context.Context, keys []string) (map[string]*entry, error) {
+	m := &multi{g: g, ctx: ctx, entries: make(map[string]*entry, len(keys)), peers: make(map[Peer][]*wait)}
+	for _, key := range keys {
+		m.add(key)
+	}
+	m.start()
+	return m.collect()
+}
+
+// multi is one GetMulti under way.
+type multi struct {
+	g       *core
+	ctx     context.Context
+	entries map[string]*entry
+	seen    map[string]bool
+	errs    []error
+
+	waits []*wait
+	peers map[Peer][]*wait // what is to be asked of each owner
+	own   batch            // what is to be loaded here in one call
+}
+
+// wait is a key that is not in memory.
+type wait struct {
+	key     string
+	c       *call
+	flights *flight.Group[found]
+	route   Route
+}
+
+// add looks a key up and joins or begins its flight.
+func (m *multi) add(key string) {
+	g := m.g
+	if m.entries[key] != nil || m.seen[key] {
+		return
+	}
+	if m.seen == nil {
+		m.seen = make(map[string]bool)
+	}
+	m.seen[key] = true
+	if e := g.fresh(key); e != nil {
+		g.stats.hits.Add(1)
+		m.found(key, e, nil)
+		return
+	}
+	if err := g.refuse(m.ctx, key); err != nil {
+		m.found(key, nil, err)
+		return
+	}
+	w := &wait{key: key, route: g.mesh.route(g.name, key)}
+	m.waits = append(m.waits, w)
+	if scopeFrom(m.ctx) != nil { // inside a loader every key needs its own look at the chain
+		return
+	}
+	w.flights = &g.fills
+	if w.route[0] != nil {
+		w.flights = &g.asks
+	}
+	c, leads := w.flights.Join(key)
+	w.c = c
+	switch {
+	case !leads:
+		g.stats.joins.Add(1)
+	case w.route[0] != nil:
+		m.peers[w.route[0]] = append(m.peers[w.route[0]], w)
+	case g.loadMany != nil:
+		m.own.add(c, nil)
+	default:
+		g.launch(m.ctx, &g.fills, c, func(ctx context.Context, c *call) (found, error) { return g.filling(ctx, c, 0) })
+	}
+}
+
+// start sends the questions and calls the loader.
+func (m *multi) start() {
+	for p, waits := range m.peers {
+		m.ask(p, waits)
+	}
+	m.g.launchBatch(m.ctx, &m.own)
+}
+
+// ask asks p for many keys in one request. Keys that it cannot answer go on alone, as in Get.
+func (m *multi) ask(p Peer, waits []*wait) {
+	g := m.g
+	ctx := context.WithoutCancel(m.ctx)
+	trip := &Trip{Kind: TripFetch, Group: g.name, Peer: p.ID(), BaggageKeys: g.set.baggage}
+	ctx, end := g.mesh.begin(ctx, trip)
+	asks := make([]*Ask, len(waits))
+	for i, w := range waits {
+		asks[i] = g.newAsk(ctx, w.c, w.key, 0)
+		asks[i].Trace, asks[i].Baggage = trip.Trace, trip.Baggage
+	}
+	var left sync.WaitGroup
+	left.Add(len(asks))
+	started := g.mesh.tasks.Go(func(context.Context) {
+		p.Fetch(ctx, asks, func(i int, a *Answer, err error) {
+			defer left.Done()
+			w := waits[i]
+			if err == nil && a.Status != StatusBusy {
+				if f, answered, err := g.take(p.ID(), asks[i], a); answered {
+					g.asks.Finish(w.c, f, err)
+					return
+				}
+			} else if err == nil { // busy: ask again
+				w.route = Route{p, w.route[1]}
+			} else {
+				w.route = Route{w.route[1]}
+			}
+			g.launch(ctx, &g.asks, w.c, func(ctx context.Context, c *call) (found, error) { return g.ask(ctx, c, w.route, w.key, 0) })
+		})
+		left.Wait()
+		end(Result{Outcome: OutcomePeer})
+	})
+	if !started {
+		for _, w := range waits {
+			g.asks.Finish(w.c, found{}, ErrClosed)
+		}
+	}
+}
+
+// collect waits for the flights.
+func (m *multi) collect() (map[string]*entry, error) {
+	g := m.g
+	for _, w := range m.waits {
+		var f found
+		err := flight.ErrAbandoned
+		if w.c != nil {
+			f, err = w.flights.Wait(m.ctx, w.c, nil)
+		}
+		if errors.Is(err, flight.ErrAbandoned) {
+			f, err = g.find(m.ctx, w.key)
+		}
+		m.found(w.key, f.entry, err)
+	}
+	return m.entries, errors.Join(m.errs...)
+}
+
+func (m *multi) found(key string, e *entry, err error) {
+	if err == nil {
+		e, err = known(e)
+	}
+	if err != nil {
+		m.errs = append(m.errs, keyError(key, err))
+		return
+	}
+	m.entries[key] = e
+}
+
+// keyError says which key of a call an error belongs to.
+func keyError(key string, err error) error { return fmt.Errorf("onefill: key %q: %w", key, err) }
+
+// batch is a set of fills that one call of LoadBatch is to serve.
+type batch struct {
+	calls []*call
+	chain []uint64
+}
+
+func (b *batch) add(c *call, chain []uint64) {
+	b.calls = append(b.calls, c)
+	for _, d := range chain {
+		if !slices.Contains(b.chain, d) {
+			b.chain = append(b.chain, d)
+		}
+	}
+}
+
+// launchBatch starts the fills of b: one call of LoadBatch for all whose values are not in memory by now.
+func (g *core) launchBatch(ctx context.Context, b *batch) {
+	if len(b.calls) == 0 {
+		return
+	}
+	chain := extendAll(chainFrom(ctx), b.chain)
+	ctx = (&scope{chain: chain, flight: &b.calls[0].Node}).in(context.WithoutCancel(ctx))
+	started := g.mesh.tasks.Go(func(context.Context) { g.loadBatch(ctx, b.calls) })
+	if !started {
+		for _, c := range b.calls {
+			g.fills.Finish(c, found{}, ErrClosed)
+		}
+	}
+}
+
+func extendAll(chain, more []uint64) []uint64 { return append(slices.Clone(chain), more...) }
+
+// loadBatch is load for many keys. A key that the loader's map lacks is not found if the loader succeeded.
+func (g *core) loadBatch(ctx context.Context, calls []*call) {
+	calls = slices.DeleteFunc(calls, func(c *call) bool {
+		e := g.fresh(c.Key())
+		if e != nil { // arrived while we queued
+			g.fills.Finish(c, found{e, OutcomeLocal}, nil)
+		}
+		return e != nil
+	})
+	if len(calls) == 0 {
+		return
+	}
+	place, err := g.places.take(g.mesh.tasks.Context(), nil)
+	if err != nil {
+		for _, c := range calls {
+			g.fills.Finish(c, found{}, ErrClosed)
+		}
+		return
+	}
+	defer place.leave()
+	keys := make([]string, len(calls))
+	chain := chainFrom(ctx)
+	fill := &Fill{number: g.mesh.nextNumber(), depth: len(chain)}
+	loads := make([]*loading, len(calls))
+	for i, c := range calls {
+		keys[i] = c.Key()
+		chain = extend(chain, g.digest(c.Key()))
+		loads[i] = g.begin(ctx, fill, c.Key())
+		g.fills.Mark(c, fill.number)
+		defer c.Follow(&calls[0].Node)()
+	}
+	ctx = (&scope{chain: chain, flight: &calls[0].Node, fill: fill, place: place}).in(loads[0].ctx)
+	all, err := g.run(ctx, nil, func(ctx context.Context) (any, error) { return g.loadMany(ctx, keys) })
+	values, _ := all.(map[string]any)
+	for i, c := range calls {
+		g.settle(c, loads[i], values, err)
+	}
+}
+
+// settle ends one key's part of a batch.
+func (g *core) settle(c *call, l *loading, values map[string]any, err error) {
+	value, ok := values[c.Key()]
+	switch {
+	case ok:
+		err = nil
+	case err == nil:
+		err = ErrNotFound
+	}
+	e, err := l.end(c.Key(), value, err)
+	if e != nil {
+		g.keep(e, g.vouch(&g.fills, c))
+	}
+	if err != nil {
+		g.fills.Finish(c, found{}, err)
+		return
+	}
+	g.fills.Finish(c, found{e, OutcomeLoaded}, nil)
+}

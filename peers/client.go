@@ -1,0 +1,449 @@
+// The asking side: a link to one member, which gathers questions into shared requests, and the standing stream on which slow answers come. When a member
+// counts as dead is in health.go; the HTTP underneath is in http.go.
+//
+// Gathering: whoever asks while no request is on its way sends at once, in his own goroutine; who asks meanwhile waits in the queue and travels with the next
+// request. So one caller pays for nothing, and many callers share. A request ends, for this purpose, when the peer marks that it has answered all that it
+// can answer at once; slow keys hold nobody up.
+
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/onefill/onefill"
+	"github.com/onefill/onefill/internal/wire"
+)
+
+const (
+	// maxPosts bounds the requests to one peer that are under way at once, so that with the standing stream, pings and invalidations the connections stay
+	// below maxConns.
+	maxPosts = 32
+	// maxConns bounds the connections to one peer.
+	maxConns = 64
+	// maxGather bounds the bytes of one request's questions; what is more goes with the next one.
+	maxGather = 256 << 10
+	// maxAnswer bounds one frame of a peer's answer.
+	maxAnswer = 1 << 30
+)
+
+// link is the way to one member. It is an onefill.Peer.
+type link struct {
+	pool     *Pool
+	id, url  string
+	listedAs uint64 // the incarnation that the source gave, 0 for none
+	session  uint64
+
+	mu        sync.Mutex // guards what follows; never held while something is sent
+	status    status
+	incarn    uint64 // of the process that answered last
+	lastID    uint64
+	queue     []*question          // not sent yet, in order
+	forgets   []uint64             // to be sent with the next request
+	open      map[uint64]*question // sent, not answered
+	gathering bool                 // a request is on its way that has not been marked
+	posts     int
+	heard     time.Time // when the peer last said anything
+	asked     time.Time // when the oldest request that nothing was heard of since was sent; zero where there is none
+	probing   bool
+	stream    context.CancelFunc // of the standing stream; nil where there is none
+	idle      time.Time          // since when nothing is open
+	cancels   map[*http.Request]context.CancelFunc
+	leftAs    uint64 // the incarnation that has left
+	fault     error  // why the member is misconfigured
+	ended     error
+}
+
+// question is one ask under way. Whoever takes it out of queue or open answers it.
+type question struct {
+	id    uint64
+	ask   *onefill.Ask
+	place int // among the asks of its Fetch
+	reply func(int, *onefill.Answer, error)
+	sent  time.Time
+	left  *sync.WaitGroup
+}
+
+func (q *question) answer(a *onefill.Answer, err error) {
+	q.reply(q.place, a, err)
+	q.left.Done()
+}
+
+func newLink(p *Pool, m Peer) *link {
+	return &link{pool: p, id: m.ID, url: m.URL, listedAs: m.Incarnation, session: rand.Uint64() | 1, open: make(map[uint64]*question),
+		cancels: make(map[*http.Request]context.CancelFunc)}
+}
+
+// hello says who asks.
+func (l *link) hello() *wire.Hello {
+	h := l.pool.hello()
+	h.Session = l.session
+	return h
+}
+
+// ID implements onefill.Peer.
+func (l *link) ID() string { return l.id }
+
+// Fetch implements onefill.Peer. It returns when all asks are answered.
+func (l *link) Fetch(ctx context.Context, asks []*onefill.Ask, reply func(int, *onefill.Answer, error)) {
+	var left sync.WaitGroup
+	left.Add(len(asks))
+	questions := make([]*question, len(asks))
+	l.mu.Lock()
+	if err := l.unusable(); err != nil {
+		l.mu.Unlock()
+		for i := range asks {
+			reply(i, nil, err)
+		}
+		return
+	}
+	for i, ask := range asks {
+		l.lastID++
+		q := &question{id: l.lastID, ask: ask, place: i, reply: reply, left: &left}
+		questions[i] = q
+		l.queue = append(l.queue, q)
+	}
+	batch := l.nextBatch()
+	l.mu.Unlock()
+	if ctx.Done() != nil {
+		defer context.AfterFunc(ctx, func() { l.forget(questions, ctx.Err()) })()
+	}
+	if batch != nil {
+		l.post(batch)
+	}
+	left.Wait()
+}
+
+// unusable returns why the link cannot be asked. The caller holds mu.
+func (l *link) unusable() error {
+	switch {
+	case l.ended != nil:
+		return l.ended
+	case l.status != alive:
+		return fmt.Errorf("peers: %s is %s", l.id, l.status)
+	}
+	return nil
+}
+
+// batch is what one request carries.
+type batch struct {
+	questions []*question
+	forgets   []uint64
+	marked    bool // the next batch may go
+}
+
+// nextBatch takes what is to be sent now, nil if nothing is or if it has to wait for the request on its way. The caller holds mu.
+func (l *link) nextBatch() *batch {
+	if l.gathering || l.posts >= maxPosts || len(l.queue) == 0 {
+		return nil
+	}
+	size, n := 0, 0
+	for n < len(l.queue) && size < maxGather {
+		size += len(l.queue[n].ask.Key) + 64
+		n++
+	}
+	b := &batch{questions: l.queue[:n:n], forgets: l.forgets}
+	if l.queue = l.queue[n:]; len(l.queue) == 0 {
+		l.queue = nil
+	}
+	l.forgets = nil
+	now := time.Now()
+	for _, q := range b.questions {
+		q.sent = now
+		l.open[q.id] = q
+	}
+	if l.asked.IsZero() {
+		l.asked = now
+	}
+	l.gathering = true
+	l.posts++
+	return b
+}
+
+// post sends a batch and takes the answers that come with the response.
+func (l *link) post(b *batch) {
+	body := newBody(l.hello())
+	for _, id := range b.forgets {
+		body.b = wire.AppendForget(body.b, id)
+	}
+	for _, q := range b.questions {
+		body.b = wire.AppendAsk(body.b, q.id, false, q.ask)
+	}
+	err := l.exchange(l.pool.tasks.Context(), body, func(k wire.Kind, f *wire.Fields) error {
+		if k == wire.KindMark {
+			l.mark(b, false)
+			return nil
+		}
+		return l.take(k, f)
+	})
+	l.mark(b, true)
+	if err != nil {
+		l.trouble(err)
+		return
+	}
+	if l.anyOpen(b.questions) {
+		l.listen()
+	}
+}
+
+// mark lets the next batch go, once for each batch; at its end the batch gives back its place among the posts.
+func (l *link) mark(b *batch, ended bool) {
+	l.mu.Lock()
+	if !b.marked {
+		b.marked, l.gathering = true, false
+	}
+	if ended {
+		l.posts--
+	}
+	waiting := len(l.queue) > 0
+	l.mu.Unlock()
+	if waiting {
+		l.pool.tasks.Go(func(context.Context) {
+			runtime.Gosched() // those whom the last answers woke come along
+			l.pump()
+		})
+	}
+}
+
+// pump sends what is in the queue.
+func (l *link) pump() {
+	l.mu.Lock()
+	b := l.nextBatch()
+	l.mu.Unlock()
+	if b != nil {
+		l.post(b)
+	}
+}
+
+// take handles a frame of the peer.
+func (l *link) take(k wire.Kind, f *wire.Fields) error {
+	switch k {
+	case wire.KindAnswer:
+		id, a, err := f.Answer()
+		if err != nil {
+			return err
+		}
+		if q := l.settle(id); q != nil {
+			q.answer(a, nil)
+		}
+	case wire.KindAlive:
+		return f.Alive(func(a wire.Alive) {
+			l.mu.Lock()
+			q := l.open[a.ID]
+			l.mu.Unlock()
+			if q != nil && q.ask.Waits != nil {
+				q.ask.Waits(a.Waits)
+			}
+		})
+	}
+	return nil
+}
+
+// settle takes the open question id.
+func (l *link) settle(id uint64) *question {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.open[id]
+	delete(l.open, id)
+	if len(l.open) == 0 {
+		l.idle = time.Now()
+	}
+	return q
+}
+
+func (l *link) anyOpen(questions []*question) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range questions {
+		if l.open[q.id] == q {
+			return true
+		}
+	}
+	return false
+}
+
+// forget answers those of the questions that are still under way with err, and tells the peer that nobody waits for them.
+func (l *link) forget(questions []*question, err error) {
+	var gone []*question
+	l.mu.Lock()
+	for _, q := range questions {
+		if l.open[q.id] == q {
+			delete(l.open, q.id)
+			l.forgets = append(l.forgets, q.id)
+			gone = append(gone, q)
+		}
+	}
+	kept := l.queue[:0:0]
+	for _, q := range l.queue {
+		if contains(questions, q) {
+			gone = append(gone, q)
+		} else {
+			kept = append(kept, q)
+		}
+	}
+	l.queue = kept
+	tell := len(l.forgets) > 0 && l.status == alive
+	l.mu.Unlock()
+	for _, q := range gone {
+		q.answer(nil, err)
+	}
+	if tell {
+		l.pool.tasks.Go(func(context.Context) { l.sendForgets() })
+	}
+}
+
+func contains(all []*question, q *question) bool {
+	for _, one := range all {
+		if one == q {
+			return true
+		}
+	}
+	return false
+}
+
+// sendForgets sends the forgets that no batch has taken along.
+func (l *link) sendForgets() {
+	l.mu.Lock()
+	forgets := l.forgets
+	l.forgets = nil
+	l.mu.Unlock()
+	if len(forgets) == 0 {
+		return
+	}
+	body := newBody(l.hello())
+	for _, id := range forgets {
+		body.b = wire.AppendForget(body.b, id)
+	}
+	if err := l.exchange(l.pool.tasks.Context(), body, l.take); err != nil {
+		l.trouble(err)
+	}
+}
+
+// listen opens the standing stream, unless there is one.
+func (l *link) listen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stream != nil || l.ended != nil || l.status != alive {
+		return
+	}
+	ctx, cancel := context.WithCancel(l.pool.tasks.Context())
+	l.stream = cancel
+	if !l.pool.tasks.Go(func(context.Context) { l.hearStream(ctx, cancel) }) {
+		cancel()
+		l.stream = nil
+	}
+}
+
+// hearStream takes what comes on the standing stream until that ends.
+func (l *link) hearStream(ctx context.Context, cancel context.CancelFunc) {
+	body := newBody(l.hello())
+	body.b = wire.AppendListen(body.b, l.pool.cfg.PeerSilence/4)
+	err := l.exchange(ctx, body, l.take)
+	cancelled := ctx.Err() != nil
+	cancel()
+	l.mu.Lock()
+	l.stream = nil
+	waiting := len(l.open) > 0 && l.ended == nil
+	l.mu.Unlock()
+	if !waiting || cancelled {
+		return
+	}
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	if l.trouble(err) { // still there: a proxy that cuts streams, say
+		l.listen()
+	}
+}
+
+// trouble is told that a request failed. It asks again, at once and in a request of its own, for all that is open: where the peer lives, answers and signs of
+// life come back. It reports whether it does.
+func (l *link) trouble(err error) bool {
+	var refused *refusal
+	if errors.As(err, &refused) {
+		l.refused(refused)
+		return false
+	}
+	if l.pool.tasks.Context().Err() != nil {
+		l.end(onefill.ErrClosed)
+		return false
+	}
+	return l.poll(err)
+}
+
+// poll asks again for all open questions without waiting for their answers; the peer says at once which it works on. It is also the ping: with nothing open
+// it asks for a sign of life alone. One poll is under way at a time. It reports whether the peer answered. cause is why it was made.
+func (l *link) poll(cause error) bool {
+	l.mu.Lock()
+	if l.probing || l.ended != nil || l.status != alive {
+		defer l.mu.Unlock()
+		return l.ended == nil && l.status == alive
+	}
+	l.probing = true
+	if l.asked.IsZero() {
+		l.asked = time.Now()
+	}
+	body := newBody(l.hello())
+	for id, q := range l.open {
+		body.b = wire.AppendAsk(body.b, id, true, q.ask)
+	}
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(l.pool.tasks.Context(), l.pool.cfg.PeerSilence)
+	defer cancel()
+	err := l.exchange(ctx, body, l.take)
+	l.mu.Lock()
+	l.probing = false
+	l.mu.Unlock()
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		l.refused(refused)
+		return false
+	case err != nil && l.pool.tasks.Context().Err() != nil:
+		return false
+	case err != nil:
+		l.die(errors.Join(cause, err))
+		return false
+	}
+	return true
+}
+
+// end takes the link out of use for good and answers everyone who waits with err.
+func (l *link) end(err error) {
+	l.mu.Lock()
+	if l.ended == nil {
+		l.ended = err
+	}
+	l.mu.Unlock()
+	l.drop(err)
+	l.pool.transportIdle()
+}
+
+// drop ends all requests and answers everyone who waits with err.
+func (l *link) drop(err error) {
+	l.mu.Lock()
+	gone := l.queue
+	for _, q := range l.open {
+		gone = append(gone, q)
+	}
+	l.queue, l.forgets = nil, nil
+	clear(l.open)
+	l.asked = time.Time{}
+	for _, cancel := range l.cancels {
+		cancel()
+	}
+	if l.stream != nil {
+		l.stream()
+	}
+	l.mu.Unlock()
+	for _, q := range gone {
+		q.answer(nil, err)
+	}
+}

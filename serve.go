@@ -1,0 +1,159 @@
+// Answering peers: from memory, or by joining or starting a fill. A peer's question is never passed on to a third process, so two processes that each think
+// the other owns a key do not wait for each other.
+
+package onefill
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+
+	"github.com/onefill/onefill/internal/flight"
+)
+
+// refreshed as Ask.Have says: load again, whatever there is.
+const refreshed = math.MaxUint64
+
+// Serve implements Member.
+func (m *Mesh) Serve(from string, asks []*Ask, reply func(int, *Answer), waits func(int, []uint64)) (leave func(int)) {
+	s := &serving{m: m, from: from, reply: reply, waits: waits}
+	var batches map[*core]*batch
+	for i, ask := range asks {
+		g, c := s.begin(i, ask)
+		if c == nil {
+			continue
+		}
+		if batches == nil {
+			batches = make(map[*core]*batch)
+		}
+		if batches[g] == nil {
+			batches[g] = &batch{}
+		}
+		batches[g].add(c, ask.Chain)
+	}
+	for g, b := range batches {
+		g.launchBatch(context.Background(), b)
+	}
+	return s.leave
+}
+
+// serving is one request of a peer.
+type serving struct {
+	m     *Mesh
+	from  string
+	reply func(int, *Answer)
+	waits func(int, []uint64)
+
+	mu     sync.Mutex // guards cancel
+	cancel map[int]context.CancelFunc
+}
+
+// leave ends the wait for ask i: the peer does not want the answer any more.
+func (s *serving) leave(i int) {
+	s.mu.Lock()
+	cancel := s.cancel[i]
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// begin answers the ask if it can be answered at once. Otherwise it joins the fill of the key, and returns the fill if it is to be launched together with
+// others of the request.
+func (s *serving) begin(i int, ask *Ask) (*core, *call) {
+	g := s.m.group(ask.Group)
+	switch {
+	case s.m.closed.Load():
+		s.reply(i, &Answer{Status: StatusClosed})
+		return nil, nil
+	case g == nil || g.stats.closed.Load():
+		s.reply(i, &Answer{Status: StatusUnknownGroup})
+		return nil, nil
+	case g.set.version != ask.Version:
+		s.reply(i, &Answer{Status: StatusOtherVersion})
+		return nil, nil
+	case int64(len(ask.Key)) > g.set.maxKeyBytes:
+		s.reply(i, &Answer{Status: StatusKeyTooLong, Text: ErrKeyTooLong.Error()})
+		return nil, nil
+	}
+	trip := &Trip{Kind: TripServe, Group: ask.Group, Key: ask.Key, Peer: s.from, Trace: ask.Trace, Baggage: ask.Baggage}
+	ctx, end := s.m.begin(context.Background(), trip)
+	have := g.heed(ask)
+	hash := g.cache.Hash(g.account, ask.Key)
+	vouched := g.cache.Floor(hash) // before the look-up: see cache.Invalidate
+	if e := g.fresh(ask.Key); e != nil && e.Number > have {
+		g.stats.served.Add(1)
+		s.reply(i, g.answer(e, vouched))
+		end(found{e, OutcomeLocal}.result(nil))
+		return nil, nil
+	}
+	c, leads := g.fills.Join(ask.Key)
+	ctx = (&scope{chain: ask.Chain}).in(ctx)
+	s.await(i, ctx, g, c, end)
+	if leads && g.loadMany == nil {
+		g.launch(ctx, &g.fills, c, func(ctx context.Context, c *call) (found, error) { return g.filling(ctx, c, have) })
+		return nil, nil
+	}
+	if !leads {
+		return nil, nil
+	}
+	return g, c
+}
+
+// heed does what an ask says beside its question: it brings the news of an invalidation that this process may have missed, and the wish for a value newer
+// than one that the asker has, whose number it returns.
+func (g *core) heed(ask *Ask) (have uint64) {
+	g.mesh.Merge(ask.Floor)
+	if ask.Floor > g.cache.Floor(g.cache.Hash(g.account, ask.Key)) {
+		g.drop(ask.Key, ask.Floor)
+	}
+	if ask.Have == refreshed {
+		g.fills.Detach(ask.Key)
+		return g.mesh.Clock()
+	}
+	return ask.Have
+}
+
+// await sends the peer what the fill brings.
+func (s *serving) await(i int, ctx context.Context, g *core, c *call, end func(Result)) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	if s.cancel == nil {
+		s.cancel = make(map[int]context.CancelFunc)
+	}
+	s.cancel[i] = cancel
+	s.mu.Unlock()
+	unwatch := c.Watch(func(flights []uint64) { s.waits(i, flights) })
+	started := s.m.tasks.Go(func(context.Context) {
+		defer cancel()
+		defer unwatch()
+		f, err := g.fills.Wait(ctx, c, nil)
+		if errors.Is(err, flight.ErrAbandoned) { // joined in the moment in which it gave up
+			f, err = g.fill(ctx, c.Key(), 0)
+		}
+		end(f.result(err))
+		if ctx.Err() == nil {
+			s.reply(i, g.outcome(f, err))
+		}
+	})
+	if !started {
+		cancel()
+		unwatch()
+		s.reply(i, &Answer{Status: StatusClosed})
+	}
+}
+
+// outcome is the answer that tells a peer what a fill brought.
+func (g *core) outcome(f found, err error) *Answer {
+	g.stats.served.Add(1)
+	if err != nil {
+		return failure(err)
+	}
+	hash := g.cache.Hash(g.account, f.Key)
+	vouched := g.cache.Floor(hash)
+	if g.cache.Peek(hash, g.account, f.Key) != f.entry { // not kept, or gone: nothing to vouch for
+		vouched = 0
+	}
+	return g.answer(f.entry, vouched)
+}
