@@ -11,8 +11,17 @@ import (
 
 // fetch asks p for key. answered is false where p could not be reached, or cannot know the value: then the next process is asked.
 func (g *core) fetch(ctx context.Context, c *call, p Peer, key string, have uint64) (f found, answered bool, err error) {
-	trip := &Trip{Kind: TripFetch, Group: g.name, Key: key, Peer: p.ID(), BaggageKeys: g.set.baggage}
-	ctx, end := g.mesh.begin(ctx, trip)
+	if g.set.cancelAbandoned {
+		gone, ok := g.asks.Abandonable(c, true)
+		if !ok {
+			return found{}, true, flight.ErrAbandoned
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(gone, cancel)()
+	}
+	ctx, trip, end := g.mesh.begin(ctx, Trip{Kind: TripFetch, Group: g.name, Key: key, Peer: p.ID(), BaggageKeys: g.set.baggage})
 	ask := g.newAsk(ctx, c, key, have)
 	ask.Trace, ask.Baggage = trip.Trace, trip.Baggage
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -25,8 +34,11 @@ func (g *core) fetch(ctx context.Context, c *call, p Peer, key string, have uint
 			answered = true
 			break
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			f, answered, err = g.take(p.ID(), ask, a)
+		case ctx.Err() != nil: // nobody waits any more: no reason to ask the next process
+			answered, err = true, flight.ErrAbandoned
 		}
 		break
 	}
@@ -50,11 +62,11 @@ func (g *core) pause(c *call, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-gone:
+	case <-gone.Done():
 	case <-g.mesh.tasks.Context().Done():
 		return ErrClosed
 	}
-	if _, ok := g.asks.Abandonable(c, false); !ok {
+	if _, ok := g.asks.Abandonable(c, g.set.cancelAbandoned); !ok {
 		return flight.ErrAbandoned
 	}
 	return nil
@@ -69,15 +81,9 @@ func (g *core) newAsk(ctx context.Context, c *call, key string, have uint64) *As
 	}
 }
 
-func fetchOne(ctx context.Context, p Peer, ask *Ask) (*Answer, error) {
-	type reply struct {
-		a   *Answer
-		err error
-	}
-	replies := make(chan reply, 1)
-	p.Fetch(ctx, []*Ask{ask}, func(_ int, a *Answer, err error) { replies <- reply{a, err} })
-	r := <-replies
-	return r.a, r.err
+func fetchOne(ctx context.Context, p Peer, ask *Ask) (a *Answer, err error) {
+	p.Fetch(ctx, []*Ask{ask}, func(_ int, answer *Answer, failure error) { a, err = answer, failure })
+	return a, err
 }
 
 // take turns a peer's answer into an entry and keeps it as a hot copy.

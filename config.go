@@ -20,6 +20,8 @@ type Config struct {
 	Namespace string
 	// Peers is the pool that this process belongs to, see package peers. Nil means a pool of one. A Peers serves one mesh.
 	Peers Peers
+	// Tier is the store that all clusters share, see package l2. Nil means that each pool fills for itself.
+	Tier Tier
 	// Observer is told of every trip, see package tracing. Nil means nobody is.
 	Observer Observer
 	// MaxBytes bounds the memory of all groups together, in bytes. Zero means a tenth of GOMEMLIMIT or of the cgroup's limit, whichever is less, or

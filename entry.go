@@ -125,7 +125,7 @@ func (g *core) keep(e *entry, vouched uint64) {
 	case int64(len(e.Data)) > g.set.maxValueBytes:
 		g.stats.tooLarge.Add(1)
 	default:
-		g.cache.Store(g.cache.Hash(g.account, e.Key), e, vouched)
+		g.cache.Store(g.cache.Hash(g.account, e.Key), e, vouched+1) // Store wants it above the floor, and we vouch for the floor itself, too
 	}
 }
 

@@ -127,15 +127,15 @@ func newPlaces(n int) *places {
 	return &places{free: make(chan struct{}, n)}
 }
 
-// take waits for a place until gone is closed or ctx ends.
-func (p *places) take(ctx context.Context, gone <-chan struct{}) (*place, error) {
+// take waits for a place until gone or ctx ends.
+func (p *places) take(ctx context.Context, gone context.Context) (*place, error) {
 	if p == nil {
 		return nil, nil
 	}
 	select {
 	case p.free <- struct{}{}:
 		return &place{in: p, held: true}, nil
-	case <-gone:
+	case <-gone.Done():
 		return nil, flight.ErrAbandoned
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

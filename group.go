@@ -118,7 +118,7 @@ func (g *core) get(ctx context.Context, key string) (*entry, error) {
 	if err := g.refuse(ctx, key); err != nil {
 		return nil, err
 	}
-	ctx, end := g.mesh.begin(ctx, &Trip{Kind: TripGet, Group: g.name, Key: key})
+	ctx, _, end := g.mesh.begin(ctx, Trip{Kind: TripGet, Group: g.name, Key: key})
 	f, err := g.find(ctx, key)
 	end(f.result(err))
 	if err != nil {
@@ -174,7 +174,10 @@ func (g *core) filling(ctx context.Context, c *call, have uint64) (found, error)
 	if e := g.fresh(c.Key()); e != nil && e.Number > have { // arrived while we queued
 		return found{e, OutcomeLocal}, nil
 	}
-	return g.load(ctx, c, c.Key())
+	if g.mesh.tier != nil {
+		return g.throughTier(ctx, c, have)
+	}
+	return g.load(ctx, c, c.Key(), nil)
 }
 
 // share joins the flight for key, or starts one that does work, and waits for what it brings. Where waiting would never end, because that flight waits for

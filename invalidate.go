@@ -6,7 +6,6 @@ package onefill
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 )
@@ -65,18 +64,19 @@ const rounds = 3
 // invalidate gives inv a number and applies it everywhere. Where a process held a value with a number as high, that value may come from a load that began
 // before, so the number was too low: it goes round again with a higher one.
 func (g *core) invalidate(ctx context.Context, inv *Invalidation) error {
-	trip := &Trip{Kind: TripInvalidate, Group: g.name, Key: inv.Keys[0]}
-	ctx, end := g.mesh.begin(ctx, trip)
+	ctx, trip, end := g.mesh.begin(ctx, Trip{Kind: TripInvalidate, Group: g.name, Key: inv.Keys[0]})
 	inv.Trace = trip.Trace
 	var err error
 	for range rounds {
 		inv.Number = g.mesh.nextNumber()
-		if inv.Value != nil {
-			inv.Value.Number, inv.Value.Vouched = inv.Number, inv.Number
+		tierErr := g.mesh.invalidateTier(ctx, inv)
+		if inv.Value != nil { // a number of its own: of two Sets with the same number, the later one finds it and goes round again
+			inv.Value.Number = g.mesh.nextNumber()
+			inv.Value.Vouched = inv.Value.Number
 		}
 		own := g.mesh.Apply(inv)
 		acks := g.mesh.spread(ctx, inv)
-		err = g.unreached(acks)
+		err = g.unreached(acks, tierErr)
 		highest := own.Highest
 		for _, a := range acks {
 			highest = max(highest, a.Highest)
@@ -93,12 +93,27 @@ func (g *core) invalidate(ctx context.Context, inv *Invalidation) error {
 
 // spreadDrop drops what other processes hold of a key up to a number that is known.
 func (g *core) spreadDrop(ctx context.Context, inv *Invalidation) error {
-	return g.unreached(g.mesh.spread(ctx, inv))
+	return g.unreached(g.mesh.spread(ctx, inv), nil)
+}
+
+// invalidateTier applies inv to the tier, whose number for it counts from then on.
+func (m *Mesh) invalidateTier(ctx context.Context, inv *Invalidation) error {
+	if m.tier == nil {
+		return nil
+	}
+	number, err := m.tier.Invalidate(ctx, inv, m.Clock())
+	if err == nil {
+		inv.Number = number
+	}
+	return err
 }
 
 // unreached names the processes that an invalidation did not reach.
-func (g *core) unreached(acks []Ack) error {
+func (g *core) unreached(acks []Ack, tier error) error {
 	var e *InvalidateError
+	if tier != nil {
+		e = &InvalidateError{Group: g.name, Unreached: []string{"tier"}, Err: tier}
+	}
 	for _, a := range acks {
 		if a.Err == nil {
 			continue
@@ -154,7 +169,15 @@ func (g *core) place(key string, a *Answer) {
 		g.mesh.log.Error("a value that was set cannot be decoded", groupAttr(g.name), errAttr(err))
 		return
 	}
-	e.Flags &^= hotEntry | finalEntry // ours: it lives as long as it was given
-	e.Fresh = g.clock.Exact() + int64(min(a.Life, math.MaxInt64/2))
+	g.own(e, a.Life)
 	g.keep(e, a.Vouched)
+}
+
+// own makes an entry that came from elsewhere this process's own: it lives as long as it was given.
+func (g *core) own(e *entry, life time.Duration) {
+	e.Flags &^= hotEntry
+	if life > 0 {
+		e.Flags &^= finalEntry
+	}
+	e.Fresh = g.clock.Exact() + int64(min(life, maxDuration))
 }

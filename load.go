@@ -12,9 +12,9 @@ import (
 	"github.com/onefill/onefill/internal/flight"
 )
 
-// load runs the loader for key and keeps the value. c is the fill that it runs for.
-func (g *core) load(ctx context.Context, c *call, key string) (found, error) {
-	return g.loadFor(ctx, &g.fills, c, key, true)
+// load runs the loader for key and keeps the value. c is the fill that it runs for, claim the tier's leave to do so, if it gave one.
+func (g *core) load(ctx context.Context, c *call, key string, claim Claim) (found, error) {
+	return g.loadFor(ctx, &g.fills, c, key, claim, true)
 }
 
 // alone loads a key for a loader that must not wait for the fill of that key, since that fill waits for it. The value is for this caller and is not kept.
@@ -30,26 +30,30 @@ func (g *core) alone(ctx context.Context, key string, times int) (found, error) 
 	var flights flight.Group[found] // of one
 	c, _ := flights.Join(key)
 	g.launch(ctx, &flights, c, func(ctx context.Context, c *call) (found, error) {
-		return g.loadFor(ctx, &flights, c, key, false)
+		return g.loadFor(ctx, &flights, c, key, nil, false)
 	})
 	return flights.Wait(ctx, c, from)
 }
 
-func (g *core) loadFor(ctx context.Context, flights *flight.Group[found], c *call, key string, keep bool) (found, error) {
+func (g *core) loadFor(ctx context.Context, flights *flight.Group[found], c *call, key string, claim Claim, keep bool) (found, error) {
 	place, gone, err := g.queue(ctx, flights, c, keep)
 	if err != nil {
+		g.abandon(ctx, claim, err)
 		return found{}, err
 	}
 	defer place.leave()
 	chain := chainFrom(ctx)
-	fill := &Fill{number: g.mesh.nextNumber(), depth: len(chain)}
+	fill := &Fill{number: g.numberFor(claim), depth: len(chain)}
+	if claim != nil {
+		defer c.Watch(claim.Waits)()
+	}
 	flights.Mark(c, fill.number)
 	l := g.begin(ctx, fill, key)
 	ctx = (&scope{chain: extend(chain, g.digest(key)), flight: &c.Node, fill: fill, place: place}).in(l.ctx)
 	value, err := g.run(ctx, gone, func(ctx context.Context) (any, error) { return g.loadOne(ctx, key) })
 	e, err := l.end(key, value, err)
-	if e != nil && keep {
-		g.keep(e, g.vouch(flights, c))
+	if keep {
+		g.deliver(ctx, flights, c, claim, e, err)
 	}
 	if err != nil {
 		return found{}, err
@@ -57,10 +61,56 @@ func (g *core) loadFor(ctx context.Context, flights *flight.Group[found], c *cal
 	return found{e, OutcomeLoaded}, nil
 }
 
+// numberFor is the number of a load: the claim's fence where there is one.
+func (g *core) numberFor(claim Claim) uint64 {
+	if claim == nil {
+		return g.mesh.nextNumber()
+	}
+	return claim.Fence()
+}
+
+// deliver keeps what a load has brought: in the tier first, which may know that it is too late, then in this process's memory.
+func (g *core) deliver(ctx context.Context, flights *flight.Group[found], c *call, claim Claim, e *entry, err error) {
+	if e == nil || e.Flags&notFoundEntry != 0 && e.Flags&finalEntry != 0 {
+		g.abandon(ctx, claim, err)
+		return
+	}
+	if claim != nil && !g.store(ctx, claim, e) {
+		return
+	}
+	g.keep(e, g.vouch(flights, c))
+}
+
+// store hands an entry to the tier and reports whether it may be kept: not if the tier says that the claim was lost.
+func (g *core) store(ctx context.Context, claim Claim, e *entry) bool {
+	ctx, _, end := g.mesh.begin(ctx, Trip{Kind: TripStore, Group: g.name, Key: e.Key})
+	a := g.answer(e, 0)
+	a.Final = a.Final || int64(len(e.Data)) > g.set.maxValueBytes
+	stored, err := claim.Fill(ctx, a)
+	switch {
+	case err != nil:
+		g.stats.tierErrors.Add(1)
+	case !stored:
+		g.stats.tierRefused.Add(1)
+	}
+	end(Result{Number: e.Number, Err: err})
+	return stored || err != nil
+}
+
+// abandon gives a claim back unused.
+func (g *core) abandon(ctx context.Context, claim Claim, err error) {
+	if claim == nil {
+		return
+	}
+	if err := claim.Abandon(ctx, failure(err)); err != nil {
+		g.stats.tierErrors.Add(1)
+	}
+}
+
 // queue waits for a place among MaxLoads. A fill that nobody waits for any more gives up its place in the queue and, with CancelAbandoned, its load.
-func (g *core) queue(ctx context.Context, flights *flight.Group[found], c *call, bounded bool) (*place, <-chan struct{}, error) {
+func (g *core) queue(ctx context.Context, flights *flight.Group[found], c *call, bounded bool) (*place, context.Context, error) {
 	if !bounded || g.places == nil && !g.set.cancelAbandoned {
-		return nil, nil, nil
+		return nil, context.Background(), nil
 	}
 	gone, ok := flights.Abandonable(c, true)
 	if !ok {
@@ -75,7 +125,7 @@ func (g *core) queue(ctx context.Context, flights *flight.Group[found], c *call,
 			place.leave()
 			return nil, nil, flight.ErrAbandoned
 		}
-		gone = nil
+		gone = context.Background()
 	}
 	return place, gone, nil
 }
@@ -102,8 +152,8 @@ type loading struct {
 
 // begin starts the account of a load: its trip, its time.
 func (g *core) begin(ctx context.Context, fill *Fill, key string) *loading {
-	l := &loading{g: g, fill: fill, began: time.Now(), trip: &Trip{Kind: TripLoad, Group: g.name, Key: key}}
-	l.ctx, l.done = g.mesh.begin(ctx, l.trip)
+	l := &loading{g: g, fill: fill, began: time.Now()}
+	l.ctx, l.trip, l.done = g.mesh.begin(ctx, Trip{Kind: TripLoad, Group: g.name, Key: key})
 	g.stats.loads.Add(1)
 	return l
 }
@@ -135,35 +185,31 @@ type loaded struct {
 	err   error
 }
 
-// run runs work, which calls the loader, and returns what came of it. gone is closed when nobody wants the value any more.
-func (g *core) run(ctx context.Context, gone <-chan struct{}, work func(context.Context) (any, error)) (any, error) {
+// run runs work, which calls the loader, and returns what came of it. gone ends when nobody wants the value any more.
+func (g *core) run(ctx context.Context, gone context.Context, work func(context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, g.set.loadTimeout, ErrLoadTimeout)
 	defer cancel()
 	closing := g.mesh.tasks.Context()
 	defer context.AfterFunc(closing, cancel)()
+	defer context.AfterFunc(gone, cancel)()
 	results := make(chan loaded, 1)
 	if !g.mesh.tasks.Go(func(context.Context) { g.call(ctx, work, results) }) {
 		return nil, ErrClosed
 	}
 	giveUp := time.NewTimer(g.set.loadTimeout + loadGrace)
 	defer giveUp.Stop()
-	for {
-		select {
-		case r := <-results:
-			if ctx.Err() != nil && errors.Is(r.err, ctx.Err()) { // it obeyed: say why it was cancelled
-				r.err = closedOr(closing, r.err)
-				if errors.Is(context.Cause(ctx), ErrLoadTimeout) {
-					r.err = fmt.Errorf("%w: %w", ErrLoadTimeout, r.err)
-				}
+	select {
+	case r := <-results:
+		if ctx.Err() != nil && errors.Is(r.err, ctx.Err()) { // it obeyed: say why it was cancelled
+			r.err = closedOr(closing, r.err)
+			if errors.Is(context.Cause(ctx), ErrLoadTimeout) {
+				r.err = fmt.Errorf("%w: %w", ErrLoadTimeout, r.err)
 			}
-			return r.value, r.err
-		case <-gone:
-			cancel()
-			gone = nil
-		case <-giveUp.C:
-			g.mesh.log.Warn("a loader does not obey its context: given up", groupAttr(g.name))
-			return nil, ErrLoadTimeout
 		}
+		return r.value, r.err
+	case <-giveUp.C:
+		g.mesh.log.Warn("a loader does not obey its context: given up", groupAttr(g.name))
+		return nil, ErrLoadTimeout
 	}
 }
 

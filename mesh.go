@@ -20,6 +20,7 @@ import (
 type Mesh struct {
 	namespace string
 	peers     Peers // nil for a pool of one
+	tier      Tier  // nil where there is none
 	observer  Observer
 	log       *report.Log
 	cache     *cache.Cache // of all groups without MaxBytes
@@ -47,11 +48,17 @@ func New(cfg Config) (*Mesh, error) {
 		cfg.MaxBytes = memoryBudget()
 	}
 	m := &Mesh{
-		namespace: cfg.Namespace, peers: cfg.Peers, observer: cfg.Observer, log: report.New(cfg.Logger),
+		namespace: cfg.Namespace, peers: cfg.Peers, tier: cfg.Tier, observer: cfg.Observer, log: report.New(cfg.Logger),
 		cache: cache.New(cfg.MaxBytes), budget: cfg.MaxBytes, tasks: tasks.New(),
 	}
 	m.groups.Store(&map[string]*core{})
 	m.tasks.Go(m.tick)
+	if m.tier != nil {
+		if err := m.tier.Join(m); err != nil {
+			m.tasks.Stop()
+			return nil, fmt.Errorf("onefill: New: Config.Tier: %w", err)
+		}
+	}
 	if m.peers != nil {
 		if err := m.peers.Join(m); err != nil {
 			m.tasks.Stop()
@@ -182,15 +189,20 @@ func (m *Mesh) self() string {
 	return m.peers.Self()
 }
 
-// Ready waits until the mesh can serve well: the first set of members is known. It returns ctx's error if that ends first; Gets work all the same.
+// Ready waits until the mesh can serve well: the first set of members is known, and the tier has answered or has been given up on for now. It returns ctx's error if that ends first; Gets work all the same.
 func (m *Mesh) Ready(ctx context.Context) error {
 	if m.closed.Load() {
 		return ErrClosed
 	}
-	if m.peers == nil {
-		return nil
+	if m.peers != nil {
+		if err := m.peers.Ready(ctx); err != nil {
+			return err
+		}
 	}
-	return m.peers.Ready(ctx)
+	if m.tier != nil {
+		return m.tier.Ready(ctx)
+	}
+	return nil
 }
 
 // Close leaves the pool and ends the mesh. Call it before http.Server.Shutdown of the server that serves the pool: it first stops owning keys and says so to
@@ -210,6 +222,9 @@ func (m *Mesh) Close(ctx context.Context) error {
 	m.mu.Unlock()
 	if m.peers != nil {
 		left = errors.Join(left, m.peers.Close(ctx))
+	}
+	if m.tier != nil {
+		left = errors.Join(left, m.tier.Close(ctx))
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadGrace)
 	defer cancel()

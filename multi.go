@@ -171,18 +171,14 @@ func (m *multi) start() {
 func (m *multi) ask(p Peer, waits []*wait) {
 	g := m.g
 	ctx := context.WithoutCancel(m.ctx)
-	trip := &Trip{Kind: TripFetch, Group: g.name, Peer: p.ID(), BaggageKeys: g.set.baggage}
-	ctx, end := g.mesh.begin(ctx, trip)
+	ctx, trip, end := g.mesh.begin(ctx, Trip{Kind: TripFetch, Group: g.name, Peer: p.ID(), BaggageKeys: g.set.baggage})
 	asks := make([]*Ask, len(waits))
 	for i, w := range waits {
 		asks[i] = g.newAsk(ctx, w.c, w.key, 0)
 		asks[i].Trace, asks[i].Baggage = trip.Trace, trip.Baggage
 	}
-	var left sync.WaitGroup
-	left.Add(len(asks))
 	started := g.mesh.tasks.Go(func(context.Context) {
 		p.Fetch(ctx, asks, func(i int, a *Answer, err error) {
-			defer left.Done()
 			w := waits[i]
 			if err == nil && a.Status != StatusBusy {
 				if f, answered, err := g.take(p.ID(), asks[i], a); answered {
@@ -196,7 +192,6 @@ func (m *multi) ask(p Peer, waits []*wait) {
 			}
 			g.launch(ctx, &g.asks, w.c, func(ctx context.Context, c *call) (found, error) { return g.ask(ctx, c, w.route, w.key, 0) })
 		})
-		left.Wait()
 		end(Result{Outcome: OutcomePeer})
 	})
 	if !started {
@@ -281,7 +276,7 @@ func (g *core) loadBatch(ctx context.Context, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
-	place, err := g.places.take(g.mesh.tasks.Context(), nil)
+	place, err := g.places.take(g.mesh.tasks.Context(), context.Background())
 	if err != nil {
 		for _, c := range calls {
 			g.fills.Finish(c, found{}, ErrClosed)
@@ -301,7 +296,7 @@ func (g *core) loadBatch(ctx context.Context, calls []*call) {
 		defer c.Follow(&calls[0].Node)()
 	}
 	ctx = (&scope{chain: chain, flight: &calls[0].Node, fill: fill, place: place}).in(loads[0].ctx)
-	all, err := g.run(ctx, nil, func(ctx context.Context) (any, error) { return g.loadMany(ctx, keys) })
+	all, err := g.run(ctx, context.Background(), func(ctx context.Context) (any, error) { return g.loadMany(ctx, keys) })
 	values, _ := all.(map[string]any)
 	for i, c := range calls {
 		g.settle(c, loads[i], values, err)

@@ -36,9 +36,9 @@ type Route [2]Peer
 // Peer is one other process.
 type Peer interface {
 	ID() string
-	// Fetch asks the peer for values and calls reply once for each ask, from any goroutine, not necessarily before it returns: with the peer's answer, or
-	// with an error where the peer could not be reached or is no longer alive. It returns within PeerSilence if the peer is silent. When ctx ends it
-	// returns at once; the peer is told that nobody waits.
+	// Fetch asks the peer for values and calls reply once for each ask, from any goroutine: with the peer's answer, or with an error where the peer could
+	// not be reached or is no longer alive. It returns when all asks are answered, within PeerSilence if the peer is silent, and at once when ctx
+	// ends; then the peer is told that nobody waits.
 	Fetch(ctx context.Context, asks []*Ask, reply func(i int, a *Answer, err error))
 }
 

@@ -77,8 +77,7 @@ func (s *serving) begin(i int, ask *Ask) (*core, *call) {
 		s.reply(i, &Answer{Status: StatusKeyTooLong, Text: ErrKeyTooLong.Error()})
 		return nil, nil
 	}
-	trip := &Trip{Kind: TripServe, Group: ask.Group, Key: ask.Key, Peer: s.from, Trace: ask.Trace, Baggage: ask.Baggage}
-	ctx, end := s.m.begin(context.Background(), trip)
+	ctx, _, end := s.m.begin(context.Background(), Trip{Kind: TripServe, Group: ask.Group, Key: ask.Key, Peer: s.from, Trace: ask.Trace, Baggage: ask.Baggage})
 	have := g.heed(ask)
 	hash := g.cache.Hash(g.account, ask.Key)
 	vouched := g.cache.Floor(hash) // before the look-up: see cache.Invalidate

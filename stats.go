@@ -13,6 +13,7 @@ type groupStats struct {
 	hits counter.Counter
 
 	joins, loads, loadErrors, panics, notFound atomic.Uint64
+	tierHits, tierErrors, tierRefused          atomic.Uint64
 	fetches, served, busy                      atomic.Uint64
 	tooLarge, encodeErrors, decodeErrors       atomic.Uint64
 	invalidations, unreached                   atomic.Uint64
@@ -34,6 +35,10 @@ type Stats struct {
 	Served  uint64 // answers that were given to other processes
 	Busy    uint64 // times that another process had no room
 
+	TierHits    uint64 // values that came from the tier
+	TierErrors  uint64 // fills that had to do without the tier because it did not answer, or could not be told what was loaded
+	TierRefused uint64 // values that the tier did not take because the claim was lost or the key invalidated meanwhile
+
 	TooLarge     uint64 // values that were not kept because they are larger than MaxValueBytes
 	EncodeErrors uint64 // values that the codec could not encode
 	DecodeErrors uint64 // values of other processes that the codec could not decode
@@ -54,6 +59,7 @@ func (g *core) Stats() Stats {
 		Hits: s.hits.Load() + joins, Misses: loads, Joins: joins, Loads: loads,
 		LoadErrors: s.loadErrors.Load(), Panics: s.panics.Load(), NotFound: s.notFound.Load(),
 		Fetches: s.fetches.Load(), Served: s.served.Load(), Busy: s.busy.Load(),
+		TierHits: s.tierHits.Load(), TierErrors: s.tierErrors.Load(), TierRefused: s.tierRefused.Load(),
 		TooLarge: s.tooLarge.Load(), EncodeErrors: s.encodeErrors.Load(), DecodeErrors: s.decodeErrors.Load(),
 		Invalidations: s.invalidations.Load(), Unreached: s.unreached.Load(),
 		Bytes: g.account.Bytes(), Entries: g.account.Entries(),

@@ -40,6 +40,7 @@ type link struct {
 	id, url  string
 	listedAs uint64 // the incarnation that the source gave, 0 for none
 	session  uint64
+	template *http.Request // of every request
 
 	mu        sync.Mutex // guards what follows; never held while something is sent
 	status    status
@@ -55,10 +56,11 @@ type link struct {
 	probing   bool
 	stream    context.CancelFunc // of the standing stream; nil where there is none
 	idle      time.Time          // since when nothing is open
-	cancels   map[*http.Request]context.CancelFunc
-	leftAs    uint64 // the incarnation that has left
-	fault     error  // why the member is misconfigured
+	leftAs    uint64             // the incarnation that has left
+	fault     error              // why the member is misconfigured
 	ended     error
+	ctx       context.Context // of the requests under way; a new one each time that the member comes back
+	cancel    context.CancelFunc
 }
 
 // question is one ask under way. Whoever takes it out of queue or open answers it.
@@ -77,8 +79,10 @@ func (q *question) answer(a *onefill.Answer, err error) {
 }
 
 func newLink(p *Pool, m Peer) *link {
-	return &link{pool: p, id: m.ID, url: m.URL, listedAs: m.Incarnation, session: rand.Uint64() | 1, open: make(map[uint64]*question),
-		cancels: make(map[*http.Request]context.CancelFunc)}
+	l := &link{pool: p, id: m.ID, url: m.URL, listedAs: m.Incarnation, session: rand.Uint64() | 1, open: make(map[uint64]*question)}
+	l.ctx, l.cancel = context.WithCancel(p.tasks.Context())
+	l.template = newTemplate(m.URL)
+	return l
 }
 
 // hello says who asks.
@@ -136,6 +140,7 @@ func (l *link) unusable() error {
 type batch struct {
 	questions []*question
 	forgets   []uint64
+	ctx       context.Context
 	marked    bool // the next batch may go
 }
 
@@ -149,7 +154,7 @@ func (l *link) nextBatch() *batch {
 		size += len(l.queue[n].ask.Key) + 64
 		n++
 	}
-	b := &batch{questions: l.queue[:n:n], forgets: l.forgets}
+	b := &batch{questions: l.queue[:n:n], forgets: l.forgets, ctx: l.ctx}
 	if l.queue = l.queue[n:]; len(l.queue) == 0 {
 		l.queue = nil
 	}
@@ -176,7 +181,7 @@ func (l *link) post(b *batch) {
 	for _, q := range b.questions {
 		body.b = wire.AppendAsk(body.b, q.id, false, q.ask)
 	}
-	err := l.exchange(l.pool.tasks.Context(), body, func(k wire.Kind, f *wire.Fields) error {
+	err := l.exchange(b.ctx, body, func(k wire.Kind, f *wire.Fields) error {
 		if k == wire.KindMark {
 			l.mark(b, false)
 			return nil
@@ -311,7 +316,7 @@ func contains(all []*question, q *question) bool {
 // sendForgets sends the forgets that no batch has taken along.
 func (l *link) sendForgets() {
 	l.mu.Lock()
-	forgets := l.forgets
+	forgets, ctx := l.forgets, l.ctx
 	l.forgets = nil
 	l.mu.Unlock()
 	if len(forgets) == 0 {
@@ -321,7 +326,7 @@ func (l *link) sendForgets() {
 	for _, id := range forgets {
 		body.b = wire.AppendForget(body.b, id)
 	}
-	if err := l.exchange(l.pool.tasks.Context(), body, l.take); err != nil {
+	if err := l.exchange(ctx, body, l.take); err != nil {
 		l.trouble(err)
 	}
 }
@@ -333,7 +338,7 @@ func (l *link) listen() {
 	if l.stream != nil || l.ended != nil || l.status != alive {
 		return
 	}
-	ctx, cancel := context.WithCancel(l.pool.tasks.Context())
+	ctx, cancel := context.WithCancel(l.ctx)
 	l.stream = cancel
 	if !l.pool.tasks.Go(func(context.Context) { l.hearStream(ctx, cancel) }) {
 		cancel()
@@ -394,9 +399,8 @@ func (l *link) poll(cause error) bool {
 	for id, q := range l.open {
 		body.b = wire.AppendAsk(body.b, id, true, q.ask)
 	}
+	ctx := l.ctx
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(l.pool.tasks.Context(), l.pool.cfg.PeerSilence)
-	defer cancel()
 	err := l.exchange(ctx, body, l.take)
 	l.mu.Lock()
 	l.probing = false
@@ -436,11 +440,9 @@ func (l *link) drop(err error) {
 	l.queue, l.forgets = nil, nil
 	clear(l.open)
 	l.asked = time.Time{}
-	for _, cancel := range l.cancels {
-		cancel()
-	}
-	if l.stream != nil {
-		l.stream()
+	l.cancel()
+	if l.ended == nil {
+		l.ctx, l.cancel = context.WithCancel(l.pool.tasks.Context())
 	}
 	l.mu.Unlock()
 	for _, q := range gone {

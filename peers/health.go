@@ -149,8 +149,6 @@ func (l *link) fit() bool {
 
 // ping asks the member for a sign of life.
 func (l *link) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.pool.cfg.PeerSilence)
-	defer cancel()
 	err := l.exchange(ctx, newBody(l.hello()), l.take)
 	var refused *refusal
 	if errors.As(err, &refused) {

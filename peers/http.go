@@ -4,6 +4,7 @@
 package peers
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -57,31 +58,6 @@ func newBody(h *wire.Hello) *body {
 	return b
 }
 
-// bytesBody reads a body. It keeps no reference that outlives the exchange: the transport may still read after the response has come.
-type bytesBody struct {
-	mu sync.Mutex // guards b: it is taken away when the exchange ends
-	b  []byte
-}
-
-func (r *bytesBody) Read(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.b)
-	r.b = r.b[n:]
-	return n, nil
-}
-
-func (r *bytesBody) Close() error { return nil }
-
-func (r *bytesBody) release() {
-	r.mu.Lock()
-	r.b = nil
-	r.mu.Unlock()
-}
-
 var readers = sync.Pool{New: func() any { return wire.NewReader(nil, 0) }}
 
 // refusal is the word of a peer that does not look at this process's requests.
@@ -95,22 +71,15 @@ func (r *refusal) Error() string { return "peers: refused: " + r.text }
 // exchange sends one request and gives each frame of the response to take. It returns nil once the response has ended as it should. The idempotency key
 // lets the transport repeat a request on a fresh connection where an idle one turns out to be dead: asking twice does no harm, as asks have IDs.
 func (l *link) exchange(ctx context.Context, b *body, take func(wire.Kind, *wire.Fields) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	content := &bytesBody{b: b.b}
-	defer func() { content.release(); bodies.Put(b) }()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+endpoint, content)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	idle := time.AfterFunc(l.pool.cfg.PeerSilence, func() { cancel(errStalled) })
+	defer idle.Stop()
+	req := l.template.WithContext(ctx)
 	whole := b.b
-	req.ContentLength = int64(len(whole))
-	req.GetBody = func() (io.ReadCloser, error) { return &bytesBody{b: append([]byte(nil), whole...)}, nil }
-	req.Header = http.Header{"Content-Type": {contentType}, "User-Agent": {""}, "Idempotency-Key": nil}
-	if !l.track(req, cancel) {
-		return errEnded
-	}
-	defer l.untrack(req)
+	content := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil } // these types let net/http send header and body in one packet
+	req.Body, _ = content()
+	req.ContentLength, req.GetBody = int64(len(whole)), content
 	resp, err := l.pool.transport.RoundTrip(req)
 	if err != nil {
 		return explainTLS(err)
@@ -121,11 +90,42 @@ func (l *link) exchange(ctx context.Context, b *body, take func(wire.Kind, *wire
 	}
 	r := readers.Get().(*wire.Reader)
 	defer readers.Put(r)
-	r.Reset(resp.Body, maxAnswer)
-	return l.readFrames(r, take)
+	r.Reset(&moving{resp.Body, l, idle}, maxAnswer)
+	if err := l.readFrames(r, take); err != nil {
+		return err
+	}
+	bodies.Put(b) // only now is it certain that the transport reads it no more
+	return nil
 }
 
-var errEnded = errors.New("peers: the link has ended")
+// errStalled ends an exchange of which nothing has moved for PeerSilence: the peer may live and only the connection be lost, in a router that forgot it, say.
+var errStalled = errors.New("peers: nothing comes on the connection")
+
+// moving is a response's body. Whatever comes of it is a sign of life, a large value's part as well.
+type moving struct {
+	in   io.Reader
+	l    *link
+	idle *time.Timer
+}
+
+func (m *moving) Read(p []byte) (int, error) {
+	n, err := m.in.Read(p)
+	if n > 0 {
+		m.idle.Reset(m.l.pool.cfg.PeerSilence)
+		m.l.hear()
+	}
+	return n, err
+}
+
+// newTemplate returns the request that all requests to a member are copies of. Its URL is a member's and has been parsed before.
+func newTemplate(member string) *http.Request {
+	req, err := http.NewRequest(http.MethodPost, member+endpoint, nil)
+	if err != nil {
+		panic("peers: a normalised URL does not parse: " + err.Error())
+	}
+	req.Header = http.Header{"Content-Type": contentTypeHeader, "User-Agent": {""}, "Idempotency-Key": nil}
+	return req
+}
 
 func (l *link) readFrames(r *wire.Reader, take func(wire.Kind, *wire.Fields) error) error {
 	for {
@@ -152,27 +152,9 @@ func (l *link) readFrames(r *wire.Reader, take func(wire.Kind, *wire.Fields) err
 			}
 			return &refusal{why, text}
 		default:
-			l.hear()
 			if err := take(kind, f); err != nil {
 				return err
 			}
 		}
 	}
-}
-
-// track notes a request under way, so that drop can end it.
-func (l *link) track(req *http.Request, cancel context.CancelFunc) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended != nil {
-		return false
-	}
-	l.cancels[req] = cancel
-	return true
-}
-
-func (l *link) untrack(req *http.Request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.cancels, req)
 }

@@ -107,7 +107,7 @@ func hasOneName(cert *x509.Certificate, wanted []string) error {
 
 // tlsDialer returns a DialTLSContext for an http.Transport: dial, then TLS as client says, with the address's host as the name to verify unless client has
 // one. A config that chooses authorities for each connection by GetConfigForClient, and has no RootCAs, chooses them for this direction too.
-// The error names the address and, where it can be told, the likely cause.
+// The error names the address; explainTLS tells what it means.
 func tlsDialer(dial func(ctx context.Context, network, addr string) (net.Conn, error), client *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		cfg, err := clientFor(addr, client)
@@ -121,7 +121,7 @@ func tlsDialer(dial func(ctx context.Context, network, addr string) (net.Conn, e
 		conn := tls.Client(plain, cfg)
 		if err := conn.HandshakeContext(ctx); err != nil {
 			plain.Close()
-			return nil, fmt.Errorf("peers: TLS with %s: %w", addr, explainTLS(err))
+			return nil, fmt.Errorf("peers: TLS with %s: %w", addr, err)
 		}
 		return conn, nil
 	}
@@ -149,19 +149,19 @@ func clientFor(addr string, client *tls.Config) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// explainTLS adds the likely cause to an error of a handshake, or of the first read after it: in TLS 1.3 that is where a client learns that its own
-// certificate was refused.
+// explainTLS adds the likely cause to an error of tlsDialer, or of the first read after it: in TLS 1.3 that is where a client learns that its own
+// certificate was refused. (HTTP/2 as net/http speaks it loses that error; over HTTP/1.1 it arrives.)
 func explainTLS(err error) error {
 	var unknown x509.UnknownAuthorityError
 	var remote *net.OpError
 	var plain tls.RecordHeaderError
 	switch {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("its certificate comes from none of this process's secrets or authorities: %w", err)
+		return fmt.Errorf("peers: the other end's certificate comes from none of this process's secrets or authorities: %w", err)
 	case errors.As(err, &remote) && remote.Op == "remote error":
-		return fmt.Errorf("it refused this process, whose certificate comes from none of its secrets or authorities, or has no name that it expects: %w", err)
+		return fmt.Errorf("peers: the other end refuses this process's certificate (another secret or authority, or no name that it expects): %w", err)
 	case errors.As(err, &plain):
-		return fmt.Errorf("it does not speak TLS: %w", err)
+		return fmt.Errorf("peers: the other end does not speak TLS: %w", err)
 	}
 	return err
 }

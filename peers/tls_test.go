@@ -113,7 +113,7 @@ func TestPeersVerifyEachOthersNames(t *testing.T) {
 	if serverErr == nil || !strings.Contains(serverErr.Error(), `"b.test, 10.0.0.2"`) {
 		t.Errorf("the dialled end met b.test, which is no member: %v", serverErr)
 	}
-	if clientErr == nil || !strings.Contains(clientErr.Error(), "refused this process") {
+	if clientErr == nil || !strings.Contains(clientErr.Error(), "refuses this process") {
 		t.Errorf("b.test was refused with %v", clientErr)
 	}
 }

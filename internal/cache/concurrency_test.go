@@ -12,7 +12,7 @@ import (
 func TestReadersFindEveryKeyWhileTheTableGrowsAndShrinks(t *testing.T) {
 	c := New(32 << 20)
 	g := c.NewGroup()
-	const lasting, passing = 500, 20_000
+	const lasting, passing = 500, 10_000
 	for i := range lasting {
 		c.put(entry(g, numbered("lasting", i), 1, 10))
 	}
@@ -34,7 +34,7 @@ func TestReadersFindEveryKeyWhileTheTableGrowsAndShrinks(t *testing.T) {
 		})
 	}
 	writer.Go(func() {
-		for range 3 {
+		for range 2 {
 			for i := range passing {
 				c.put(entry(g, numbered("passing", i), 1, 10))
 			}
@@ -83,7 +83,7 @@ func TestReplacingLeavesNoGapForReaders(t *testing.T) {
 func TestDeletionsLeaveNothingThatLookUpsStepOver(t *testing.T) {
 	c := New(1 << 20)
 	g := c.NewGroup()
-	for i := range 200_000 { // a window of 300 keys moves on and on: no growth, nothing but insertions and removals
+	for i := range 50_000 { // a window of 300 keys moves on and on: no growth, nothing but insertions and removals
 		c.put(entry(g, numbered("key", i), 1, 10))
 		if i >= 300 {
 			c.Remove(c.peek(g, numbered("key", i-300)))
@@ -145,7 +145,7 @@ func TestNewFloorIsNeverSeenWithTheOldEntry(t *testing.T) {
 			}
 		})
 	}
-	for i := uint64(1); i < 400_000; i += 2 {
+	for i := uint64(1); i < 100_000; i += 2 {
 		c.Store(hash, &Entry{Key: "key", Group: g, Number: i}, 0)
 		c.Invalidate(hash, g, "key", i+1)
 	}

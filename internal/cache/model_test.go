@@ -7,18 +7,25 @@ import (
 	"testing"
 )
 
+func TestCacheWithRoomEqualsAMap(t *testing.T) { compareWithAMap(t, program(20_000)) }
+
 func FuzzCacheAgainstAMap(f *testing.F) {
-	random := rand.New(rand.NewPCG(5, 6))
-	for range 4 {
-		program := make([]byte, 6000)
-		for i := range program {
-			program[i] = byte(random.Uint32())
-		}
-		f.Add(program)
-	}
+	f.Add(program(10))
+	f.Add(program(100))
 	f.Fuzz(compareWithAMap)
 }
 
+// program returns that many operations, three random bytes each.
+func program(operations int) []byte {
+	random := rand.New(rand.NewPCG(5, 6))
+	program := make([]byte, 3*operations)
+	for i := range program {
+		program[i] = byte(random.Uint32())
+	}
+	return program
+}
+
+// compareWithAMap runs a program on both.
 func compareWithAMap(t *testing.T, program []byte) {
 	type name struct {
 		group int

@@ -35,7 +35,8 @@ type Call[V any] struct {
 	joined      int
 	mark        uint64
 	abandonable bool
-	abandoned   chan struct{} // nil until Abandonable was called
+	gone        context.Context // nil until Abandonable was called
+	goes        context.CancelFunc
 	finished    bool
 }
 
@@ -118,31 +119,22 @@ func (g *Group[V]) Hold(c *Call[V]) {
 	c.waiters++
 }
 
-// Abandonable says from when (on) and until when (off) the flight gives up once nobody waits for it: the channel is closed at that moment, and whoever comes
-// later starts a flight of its own. It returns false when that has happened already.
-func (g *Group[V]) Abandonable(c *Call[V], on bool) (gone <-chan struct{}, ok bool) {
+// Abandonable says from when (on) and until when (off) the flight gives up once nobody waits for it: gone is cancelled at that moment, and whoever comes later
+// starts a flight of its own. It returns false when that has happened already.
+func (g *Group[V]) Abandonable(c *Call[V], on bool) (gone context.Context, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c.abandoned == nil {
-		c.abandoned = make(chan struct{})
+	if c.gone == nil {
+		c.gone, c.goes = context.WithCancel(context.Background())
 	}
 	if c.abandonable = on; on && c.waiters == 0 && !c.finished {
 		g.abandon(c)
 	}
-	select {
-	case <-c.abandoned:
-		return c.abandoned, false
-	default:
-		return c.abandoned, true
-	}
+	return c.gone, c.gone.Err() == nil
 }
 
 func (g *Group[V]) abandon(c *Call[V]) {
-	select {
-	case <-c.abandoned:
-	default:
-		close(c.abandoned)
-	}
+	c.goes()
 	g.remove(c)
 }
 

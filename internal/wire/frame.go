@@ -93,6 +93,7 @@ type Reader struct {
 	max     int // bytes of one frame
 	payload []byte
 	begun   bool
+	fields  Fields
 }
 
 // NewReader returns a Reader that refuses frames longer than max bytes.
@@ -134,7 +135,8 @@ func (r *Reader) Next() (Kind, *Fields, error) {
 	if err := r.fill(int(length)); err != nil {
 		return 0, nil, err
 	}
-	return Kind(r.payload[0]), &Fields{b: r.payload[1:]}, nil
+	r.fields = Fields{b: r.payload[1:]}
+	return Kind(r.payload[0]), &r.fields, nil
 }
 
 func (r *Reader) start() error {
