@@ -34,6 +34,7 @@ func codecOf[V any](set *settings) (codec, func(*entry) (V, error), error) {
 	case !ok:
 		custom = defaultCodec[V]()
 	}
+	custom = careful(custom)
 	c := codec{
 		encode: func(value any) (string, error) {
 			v, _ := value.(V) // only a nil interface fails, whose V is nil, too
@@ -104,6 +105,20 @@ type funcCodec[V any] struct {
 
 func (c funcCodec[V]) Encode(v V) ([]byte, error)    { return c.encode(v) }
 func (c funcCodec[V]) Decode(data []byte) (V, error) { return c.decode(data) }
+
+// careful makes of a codec that panics one that fails: it runs in goroutines of the mesh, where a panic would end the process.
+func careful[V any](c Codec[V]) Codec[V] {
+	return funcCodec[V]{
+		encode: func(v V) (data []byte, err error) { defer caught(&err); return c.Encode(v) },
+		decode: func(data []byte) (v V, err error) { defer caught(&err); return c.Decode(data) },
+	}
+}
+
+func caught(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("onefill: the codec panicked: %v", r)
+	}
+}
 
 // defaultCodec picks protocol buffers, then encoding.BinaryMarshaler, else JSON.
 func defaultCodec[V any]() Codec[V] {

@@ -48,7 +48,7 @@ func (g *core) loadFor(ctx context.Context, flights *flight.Group[found], c *cal
 		defer c.Watch(claim.Waits)()
 	}
 	flights.Mark(c, fill.number)
-	l := g.begin(ctx, fill, key)
+	l := g.begin(ctx, fill, fill.number, key)
 	ctx = (&scope{chain: extend(chain, g.digest(key)), flight: &c.Node, fill: fill, place: place}).in(l.ctx)
 	value, err := g.run(ctx, gone, func(ctx context.Context) (any, error) { return g.loadOne(ctx, key) })
 	e, err := l.end(key, value, err)
@@ -142,17 +142,18 @@ func (g *core) vouch(flights *flight.Group[found], c *call) uint64 {
 
 // loading is one load of one key under way.
 type loading struct {
-	g     *core
-	ctx   context.Context
-	fill  *Fill
-	began time.Time
-	trip  *Trip
-	done  func(Result)
+	g      *core
+	ctx    context.Context
+	fill   *Fill
+	number uint64
+	began  time.Time
+	trip   *Trip
+	done   func(Result)
 }
 
 // begin starts the account of a load: its trip, its time.
-func (g *core) begin(ctx context.Context, fill *Fill, key string) *loading {
-	l := &loading{g: g, fill: fill, began: time.Now()}
+func (g *core) begin(ctx context.Context, fill *Fill, number uint64, key string) *loading {
+	l := &loading{g: g, fill: fill, number: number, began: time.Now()}
 	l.ctx, l.trip, l.done = g.mesh.begin(ctx, Trip{Kind: TripLoad, Group: g.name, Key: key})
 	g.stats.loads.Add(1)
 	return l
@@ -164,14 +165,14 @@ func (l *loading) end(key string, value any, err error) (*entry, error) {
 	var e *entry
 	switch {
 	case err == nil && !said.notFound:
-		e = g.made(key, value, said, l.fill.number, took, l.trip.Trace)
+		e = g.made(key, value, said, l.number, took, l.trip.Trace)
 	case err == nil:
 		err = ErrNotFound
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
 		g.stats.notFound.Add(1)
-		e = g.madeNotFound(key, said, l.fill.number, took, l.trip.Trace)
+		e = g.madeNotFound(key, said, l.number, took, l.trip.Trace)
 	case err != nil:
 		g.stats.loadErrors.Add(1)
 	}

@@ -273,12 +273,14 @@ func (g *core) loadBatch(ctx context.Context, calls []*call) {
 		}
 		return e != nil
 	})
+	calls, claims := g.claimBatch(ctx, calls)
 	if len(calls) == 0 {
 		return
 	}
 	place, err := g.places.take(g.mesh.tasks.Context(), context.Background())
 	if err != nil {
-		for _, c := range calls {
+		for i, c := range calls {
+			g.abandon(ctx, claims[i], ErrClosed)
 			g.fills.Finish(c, found{}, ErrClosed)
 		}
 		return
@@ -286,25 +288,67 @@ func (g *core) loadBatch(ctx context.Context, calls []*call) {
 	defer place.leave()
 	keys := make([]string, len(calls))
 	chain := chainFrom(ctx)
-	fill := &Fill{number: g.mesh.nextNumber(), depth: len(chain)}
+	fill := &Fill{depth: len(chain)} // one for all
 	loads := make([]*loading, len(calls))
 	for i, c := range calls {
 		keys[i] = c.Key()
 		chain = extend(chain, g.digest(c.Key()))
-		loads[i] = g.begin(ctx, fill, c.Key())
-		g.fills.Mark(c, fill.number)
+		number := g.numberFor(claims[i])
+		fill.number = max(fill.number, number)
+		loads[i] = g.begin(ctx, fill, number, c.Key())
+		g.fills.Mark(c, number)
 		defer c.Follow(&calls[0].Node)()
 	}
 	ctx = (&scope{chain: chain, flight: &calls[0].Node, fill: fill, place: place}).in(loads[0].ctx)
 	all, err := g.run(ctx, context.Background(), func(ctx context.Context) (any, error) { return g.loadMany(ctx, keys) })
 	values, _ := all.(map[string]any)
+	var settling sync.WaitGroup
 	for i, c := range calls {
-		g.settle(c, loads[i], values, err)
+		if claims[i] == nil { // nothing to wait for
+			g.settle(ctx, c, loads[i], nil, values, err)
+			continue
+		}
+		settling.Go(func() { g.settle(ctx, c, loads[i], claims[i], values, err) })
 	}
+	settling.Wait()
+}
+
+// claimBatch claims the keys of a batch from the tier, all at once, and returns those that are this process's to load, with their claims. What the tier has is
+// taken, and what another cluster is filling goes on alone. A claim is nil where the tier is down or there is none.
+func (g *core) claimBatch(ctx context.Context, calls []*call) (mine []*call, claims []Claim) {
+	if g.mesh.tier == nil {
+		return calls, make([]Claim, len(calls))
+	}
+	replies, errs := make([]ClaimReply, len(calls)), make([]error, len(calls))
+	var claiming sync.WaitGroup
+	for i, c := range calls {
+		claiming.Go(func() {
+			replies[i], errs[i] = g.claim(ctx, c, TierKey{g.name, g.set.version, c.Key()}, 0, &tierWait{})
+		})
+	}
+	claiming.Wait()
+	for i, c := range calls {
+		switch reply := replies[i]; {
+		case errs[i] != nil:
+			g.stats.tierErrors.Add(1)
+			mine, claims = append(mine, c), append(claims, nil)
+		case reply.State == ClaimGranted:
+			mine, claims = append(mine, c), append(claims, reply.Claim)
+		default:
+			if reply.State == ClaimValue {
+				if f, err := g.takeTier(c, reply.Value); err == nil {
+					g.fills.Finish(c, f, nil)
+					continue
+				}
+			}
+			g.launch(ctx, &g.fills, c, func(ctx context.Context, c *call) (found, error) { return g.filling(ctx, c, 0) })
+		}
+	}
+	return mine, claims
 }
 
 // settle ends one key's part of a batch.
-func (g *core) settle(c *call, l *loading, values map[string]any, err error) {
+func (g *core) settle(ctx context.Context, c *call, l *loading, claim Claim, values map[string]any, err error) {
 	value, ok := values[c.Key()]
 	switch {
 	case ok:
@@ -313,9 +357,7 @@ func (g *core) settle(c *call, l *loading, values map[string]any, err error) {
 		err = ErrNotFound
 	}
 	e, err := l.end(c.Key(), value, err)
-	if e != nil {
-		g.keep(e, g.vouch(&g.fills, c))
-	}
+	g.deliver(ctx, &g.fills, c, claim, e, err)
 	if err != nil {
 		g.fills.Finish(c, found{}, err)
 		return

@@ -191,28 +191,6 @@ func TestRenewChangesTheTTLForGood(t *testing.T) {
 }
 
 // Contract: K3
-func TestQuickPairsLeaveNoKeyButTheFenceAndNoTimer(t *testing.T) {
-	inFakeTime(t, func(w *world) {
-		c, _, done := w.redisClient(lock.Config{})
-		defer done()
-		m := c.Mutex("m")
-		for range 10_000 {
-			l := must(w.t)(m.Lock(w.t.Context()))
-			want(w.t, l.Release(w.t.Context()), nil)
-		}
-		keys := w.server.Keys()
-		if len(keys) != 1 || w.server.TTL(keys[0]) == 0 {
-			w.t.Fatalf("keys left: %v", keys)
-		}
-		before := w.server.Server().TotalCommands()
-		time.Sleep(time.Minute)
-		if after := w.server.Server().TotalCommands(); after != before {
-			w.t.Fatalf("%d commands in a minute without a lease", after-before)
-		}
-	})
-}
-
-// Contract: K3
 func TestAHolderThatStopsRenewingIsReplacedWithinItsTTLAndAHalfSecond(t *testing.T) {
 	inFakeTime(t, func(w *world) {
 		c, _, done := w.redisClient(lock.Config{})

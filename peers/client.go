@@ -58,6 +58,7 @@ type link struct {
 	idle      time.Time          // since when nothing is open
 	leftAs    uint64             // the incarnation that has left
 	fault     error              // why the member is misconfigured
+	mirror    bool               // it is this process under another name
 	ended     error
 	ctx       context.Context // of the requests under way; a new one each time that the member comes back
 	cancel    context.CancelFunc
@@ -189,8 +190,7 @@ func (l *link) post(b *batch) {
 		return l.take(k, f)
 	})
 	l.mark(b, true)
-	if err != nil {
-		l.trouble(err)
+	if err != nil && !l.trouble(err) {
 		return
 	}
 	if l.anyOpen(b.questions) {
@@ -236,6 +236,7 @@ func (l *link) take(k wire.Kind, f *wire.Fields) error {
 			return err
 		}
 		if q := l.settle(id); q != nil {
+			a.Final = a.Final || l.pool.guest() // nobody tells a guest what is invalidated: it keeps nothing
 			q.answer(a, nil)
 		}
 	case wire.KindAlive:
@@ -335,7 +336,7 @@ func (l *link) sendForgets() {
 func (l *link) listen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stream != nil || l.ended != nil || l.status != alive {
+	if l.stream != nil || !l.talks() {
 		return
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
@@ -387,9 +388,9 @@ func (l *link) trouble(err error) bool {
 // it asks for a sign of life alone. One poll is under way at a time. It reports whether the peer answered. cause is why it was made.
 func (l *link) poll(cause error) bool {
 	l.mu.Lock()
-	if l.probing || l.ended != nil || l.status != alive {
+	if l.probing || !l.talks() {
 		defer l.mu.Unlock()
-		return l.ended == nil && l.status == alive
+		return l.talks()
 	}
 	l.probing = true
 	if l.asked.IsZero() {

@@ -39,6 +39,9 @@ const (
 	warnGuest = 30 * time.Second
 )
 
+// talks reports whether the member answers what it was asked before: one that is leaving does. The caller holds mu.
+func (l *link) talks() bool { return l.ended == nil && (l.status == alive || l.status == left) }
+
 func (l *link) alive() bool { return l.state() == alive }
 
 func (l *link) state() status {
@@ -67,7 +70,7 @@ func (l *link) greet(h *wire.Hello) error {
 	case h.Incarnation == l.pool.incarnation:
 		return &refusal{wire.RefusedSelf, fmt.Sprintf("the member %q is this process, which calls itself %q: spell it the same in both places", l.id, l.pool.self)}
 	case h.ID != l.id:
-		return &refusal{wire.RefusedSelf, fmt.Sprintf("the member that the source calls %q calls itself %q: give it one name", l.id, h.ID)}
+		return &refusal{wire.RefusedFormat, fmt.Sprintf("the member that the source calls %q calls itself %q: give it one name", l.id, h.ID)}
 	}
 	l.pool.mesh.Merge(h.Clock)
 	l.mu.Lock()
@@ -86,7 +89,7 @@ func (l *link) refused(r *refusal) {
 	l.mu.Lock()
 	changed := l.status != misconfigured && l.ended == nil
 	revived := l.status == alive
-	l.status, l.fault = misconfigured, err
+	l.status, l.fault, l.mirror = misconfigured, err, r.why == wire.RefusedSelf
 	l.mu.Unlock()
 	if changed {
 		l.pool.log.Error("a member is misconfigured", slog.String("peer", l.id), slog.String("error", r.text))
@@ -216,7 +219,7 @@ func (p *Pool) warnIfGuest() {
 func (l *link) check(now time.Time) {
 	silence := l.pool.cfg.PeerSilence
 	l.mu.Lock()
-	if l.status != alive || l.ended != nil {
+	if !l.talks() {
 		l.mu.Unlock()
 		return
 	}

@@ -24,7 +24,7 @@ func (p *Pool) Spread(ctx context.Context, inv *onefill.Invalidation) []onefill.
 	message := wire.AppendInvalidate(nil, inv)
 	var links []*link
 	for _, l := range p.view.Load().links {
-		if l.state() != left {
+		if l.concerned() {
 			links = append(links, l)
 		}
 	}
@@ -47,6 +47,13 @@ func (p *Pool) Spread(ctx context.Context, inv *onefill.Invalidation) []onefill.
 		}
 	})
 	return acks
+}
+
+// concerned reports whether the member may hold values: not if it has left or is this process itself.
+func (l *link) concerned() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status != left && !l.mirror
 }
 
 // each calls tell for all links at once and waits for all.
@@ -100,6 +107,7 @@ func (p *Pool) Leave(ctx context.Context) error {
 // and the members, the links and the streams, and the servers that Serve started.
 func (p *Pool) Close(ctx context.Context) error {
 	left := p.Leave(ctx)
+	p.sessions.settle(ctx)
 	p.mu.Lock()
 	servers := p.servers
 	if !p.closed {

@@ -231,12 +231,14 @@ type answer struct {
 	took  time.Duration
 }
 
-// get calls Get in a goroutine of its own.
+// get calls Get in a goroutine of its own. What takes ten minutes hangs.
 func (m *member) get(key string) <-chan answer {
 	answers := make(chan answer, 1)
 	began := time.Now()
 	go func() {
-		v, err := m.Get(context.Background(), key)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		v, err := m.Get(ctx, key)
 		answers <- answer{v, err, time.Since(began)}
 	}()
 	return answers

@@ -93,6 +93,7 @@ type view struct {
 	links   map[string]*link // of the members that are not this process
 	ranked  []*link          // by their place in ranking; nil for this process
 	hash    uint64           // of the members' IDs, whatever their state
+	listed  bool             // this process is one of them
 }
 
 // NewPool returns the pool that src describes, with this process in it at the URL self, such as "https://10.0.0.3:7946"; a guest may pass "". Errors name the
@@ -106,7 +107,7 @@ func NewPool(self string, src Source, cfg Config) (*Pool, error) {
 	}
 	p := &Pool{
 		cfg: cfg, log: report.New(cfg.Logger), tasks: tasks.New(), incarnation: rand.Uint64() | 1, scheme: "http",
-		links: make(map[string]*link), known: make(chan struct{}), closing: make(chan struct{}),
+		links: make(map[string]*link), known: make(chan struct{}), closing: make(chan struct{}), sessions: sessions{idle: make(chan struct{}, 1)},
 	}
 	if err := p.check(self); err != nil {
 		return nil, err
@@ -281,7 +282,7 @@ func (p *Pool) rebuild() {
 	if p.listed {
 		all = append(all, p.self)
 	}
-	v := &view{ranking: newRanking(owners), links: p.links}
+	v := &view{ranking: newRanking(owners), links: p.links, listed: p.listed}
 	for _, id := range v.ranking.ids {
 		v.ranked = append(v.ranked, p.links[id])
 	}
@@ -293,6 +294,9 @@ func (p *Pool) rebuild() {
 	v.hash = digest.Sum64()
 	p.view.Store(v)
 }
+
+// guest reports whether the others do not know this process as a member.
+func (p *Pool) guest() bool { return p.cfg.Guest || !p.view.Load().listed }
 
 // Self implements onefill.Peers.
 func (p *Pool) Self() string { return p.self }

@@ -210,8 +210,10 @@ type response struct {
 	b        []byte
 	left     int
 	answered []bool
-	moved    bool // answers go to the session from now on
-	waiting  bool // the handler waits for ready
+	moved    bool             // answers go to the session from now on
+	noted    bool             // the session knows the asks that are left
+	early    map[int][]uint64 // what their fills wait for, from before
+	waiting  bool             // the handler waits for ready
 	ready    chan struct{}
 }
 
@@ -228,7 +230,7 @@ func (p *Pool) answer(w http.ResponseWriter, r *http.Request, s *session, req *r
 	}
 	res.left, res.answered = len(asks), make([]bool, len(asks))
 	leave := p.mesh.Serve(req.hello.ID, asks, func(i int, a *onefill.Answer) { res.reply(i, ids[i], a) },
-		func(i int, flights []uint64) { s.waits(ids[i], flights) })
+		func(i int, flights []uint64) { res.waits(i, ids[i], flights) })
 	res.mu.Lock()
 	if res.left == 0 {
 		res.mu.Unlock()
@@ -237,9 +239,10 @@ func (p *Pool) answer(w http.ResponseWriter, r *http.Request, s *session, req *r
 	}
 	for i, id := range ids {
 		if !res.answered[i] {
-			s.add(id, func() { leave(i) })
+			s.add(id, res.early[i], func() { leave(i) })
 		}
 	}
+	res.noted = true
 	res.b = wire.AppendMark(res.b)
 	res.ready, res.waiting = make(chan struct{}, 1), true
 	res.mu.Unlock()
@@ -285,6 +288,20 @@ func (res *response) reply(i int, id uint64, a *onefill.Answer) {
 		default:
 		}
 	}
+}
+
+// waits takes what the fill of ask i waits for.
+func (res *response) waits(i int, id uint64, flights []uint64) {
+	res.mu.Lock()
+	defer res.mu.Unlock()
+	if res.noted {
+		res.s.waits(id, flights)
+		return
+	}
+	if res.early == nil {
+		res.early = make(map[int][]uint64)
+	}
+	res.early[i] = flights
 }
 
 // hold sends what there is, then answers as they come, until all are there or holdResponse is over.

@@ -4,6 +4,7 @@
 package peers
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -21,10 +22,11 @@ const (
 	maxSessions = 1 << 14
 )
 
-// sessions holds a pool's sessions. The zero value is ready.
+// sessions holds a pool's sessions.
 type sessions struct {
-	mu sync.Mutex // guards m
-	m  map[sessionKey]*session
+	idle chan struct{} // told when a session has answered everything; has room for one
+	mu   sync.Mutex    // guards m; taken before a session's
+	m    map[sessionKey]*session
 }
 
 type sessionKey struct {
@@ -85,6 +87,28 @@ func (ss *sessions) sweep(now time.Time) {
 	}
 }
 
+// settle waits until everything that is being worked on is answered, or ctx ends.
+func (ss *sessions) settle(ctx context.Context) {
+	for ss.busy() {
+		select {
+		case <-ss.idle:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (ss *sessions) busy() bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, s := range ss.m {
+		if s.room(0) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *session) sweep(now time.Time) (dead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +118,8 @@ func (s *session) sweep(now time.Time) (dead bool) {
 		case a.answer != nil && now.Sub(a.since) > keepAnswer:
 			delete(s.pending, id)
 		case dead && a.answer == nil:
-			s.running--
 			delete(s.pending, id)
+			s.done()
 			a.leave()
 		}
 	}
@@ -110,13 +134,10 @@ func (s *session) room(most int) int {
 }
 
 // add notes an ask that is being worked on.
-func (s *session) add(id uint64, leave func()) {
+func (s *session) add(id uint64, waits []uint64, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending[id] == nil { // waits may have noted it
-		s.pending[id] = &pending{}
-	}
-	s.pending[id].leave = leave
+	s.pending[id] = &pending{leave: leave, waits: waits}
 	s.running++
 }
 
@@ -131,7 +152,7 @@ func (s *session) keep(id uint64, a *onefill.Answer) {
 func (s *session) deliver(id uint64, a *onefill.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.settle(id, a) {
+	if s.settle(id, a) && s.stream != nil { // a stream that comes later begins with what is answered
 		s.out = wire.AppendAnswer(s.out, id, a)
 		s.signal()
 	}
@@ -143,8 +164,19 @@ func (s *session) settle(id uint64, a *onefill.Answer) bool {
 		return false
 	}
 	ask.answer, ask.since = a, time.Now()
-	s.running--
+	s.done()
 	return true
+}
+
+// done notes that one ask less is being worked on. The caller holds mu.
+func (s *session) done() {
+	if s.running--; s.running > 0 {
+		return
+	}
+	select {
+	case s.p.sessions.idle <- struct{}{}:
+	default:
+	}
 }
 
 // signal wakes the stream. The caller holds mu.
@@ -159,12 +191,15 @@ func (s *session) signal() {
 func (s *session) waits(id uint64, flights []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending[id] == nil {
-		s.pending[id] = &pending{}
+	ask := s.pending[id]
+	if ask == nil || ask.answer != nil {
+		return
 	}
-	s.pending[id].waits = flights
-	s.out = wire.AppendAlive(s.out, []wire.Alive{{ID: id, Waits: flights}})
-	s.signal()
+	ask.waits = flights
+	if s.stream != nil {
+		s.out = wire.AppendAlive(s.out, []wire.Alive{{ID: id, Waits: flights}})
+		s.signal()
+	}
 }
 
 // forget ends the work on an ask, as far as this peer is concerned.
@@ -172,9 +207,9 @@ func (s *session) forget(id uint64) {
 	s.mu.Lock()
 	ask := s.pending[id]
 	delete(s.pending, id)
-	working := ask != nil && ask.answer == nil && ask.leave != nil
+	working := ask != nil && ask.answer == nil
 	if working {
-		s.running--
+		s.done()
 	}
 	s.mu.Unlock()
 	if working {
@@ -188,7 +223,7 @@ func (s *session) progress(b []byte, id uint64) ([]byte, bool) {
 	defer s.mu.Unlock()
 	ask := s.pending[id]
 	switch {
-	case ask == nil || ask.leave == nil:
+	case ask == nil:
 		return b, false
 	case ask.answer != nil:
 		return wire.AppendAnswer(b, id, ask.answer), true
@@ -226,6 +261,7 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request, every time.Dura
 		close(s.stream)
 	}
 	s.stream = mine
+	s.out = s.answered(s.out[:0])
 	s.mu.Unlock()
 	defer s.hangUp(mine)
 	flusher := http.NewResponseController(w)
@@ -234,7 +270,7 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request, every time.Dura
 	w.Header()["Content-Type"] = contentTypeHeader
 	ticker := time.NewTicker(max(every, 10*time.Millisecond))
 	defer ticker.Stop()
-	b := s.alive(s.p.greeting(nil))
+	b := s.alive(append(s.p.greeting(nil), s.take(nil)...))
 	for {
 		if _, err := w.Write(b); err != nil || flusher.Flush() != nil {
 			return
@@ -248,10 +284,21 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request, every time.Dura
 			return
 		case <-r.Context().Done():
 			return
-		case <-s.p.closing:
+		case <-s.p.closing: // with what has been answered on the way out
+			_, _ = w.Write(s.take(b))
 			return
 		}
 	}
+}
+
+// answered appends the answers that are kept. The caller holds mu.
+func (s *session) answered(b []byte) []byte {
+	for id, ask := range s.pending {
+		if ask.answer != nil {
+			b = wire.AppendAnswer(b, id, ask.answer)
+		}
+	}
+	return b
 }
 
 func (s *session) hangUp(mine chan struct{}) {

@@ -68,16 +68,16 @@ func (c *Cache) Peek(hash uint64, g *Group, key string) *Entry {
 }
 
 // Store puts e in the place of whatever is stored under its key, and reports whether it did: readers see the old entry or e, never a gap between. It refuses
-//   - an entry whose Number, and vouched, are not above the Floor of its key;
+//   - an entry whose Number is not above the Floor of its key, unless vouched reaches it;
 //   - an entry whose Number is below that of the stored one (an equal number replaces);
 //   - an entry larger than Share, which could not stay. What was stored under its key goes all the same, since e supersedes it.
 //
-// vouched is a number up to which the caller knows that no invalidation concerns e; zero if it knows nothing. e must not be changed afterwards.
+// vouched is the number of an invalidation, of the key's stripe, up to which the caller knows that none concerns e; zero if it knows nothing. e must not be changed afterwards.
 func (c *Cache) Store(hash uint64, e *Entry, vouched uint64) bool {
 	s := c.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if floor := c.Floor(hash); floor > 0 && max(e.Number, vouched) <= floor {
+	if floor := c.Floor(hash); e.Number <= floor && vouched < floor {
 		return false
 	}
 	return s.store(hash, e, c.clock.Now())

@@ -80,6 +80,27 @@ func TestReplacingLeavesNoGapForReaders(t *testing.T) {
 	reader.Wait()
 }
 
+func TestReplacementTakesTheSlotItself(t *testing.T) {
+	c := New(1 << 20)
+	g := c.NewGroup()
+	for i := range 40 {
+		c.put(entry(g, numbered("key", i), 1, 10))
+	}
+	for i := 0; i < 40; i += 2 { // leaves free slots that a removal and an insertion would take instead
+		c.Remove(c.peek(g, numbered("key", i)))
+	}
+	table := c.shards[0].table.Load()
+	for i := 1; i < 40; i += 2 {
+		old, hash := c.peek(g, numbered("key", i)), c.Hash(g, numbered("key", i))
+		bucket, slot := table.locate(hash, old)
+		e := old.Copy()
+		c.put(e)
+		if table.buckets[bucket].slots[slot].Load() != e {
+			t.Errorf("%q moved: for a moment a reader could find nothing", e.Key)
+		}
+	}
+}
+
 func TestDeletionsLeaveNothingThatLookUpsStepOver(t *testing.T) {
 	c := New(1 << 20)
 	g := c.NewGroup()
@@ -166,7 +187,8 @@ func TestStoreRefusesWhatAnInvalidationOvertook(t *testing.T) {
 		{"at the floor", 0, 10, 10, 0, false},
 		{"above the floor", 0, 10, 11, 0, true},
 		{"vouched for beyond the floor", 0, 10, 9, 11, true},
-		{"vouched for up to the floor", 0, 10, 9, 10, false},
+		{"vouched for up to the floor", 0, 10, 9, 10, true},
+		{"vouched for below the floor", 0, 10, 8, 9, false},
 		{"older than the stored one", 12, 10, 11, 0, false},
 		{"older than the stored one, vouched for", 12, 10, 11, 20, false},
 		{"as old as the stored one", 12, 10, 12, 0, true},
