@@ -12,9 +12,9 @@ package cache
 import "sync/atomic"
 
 const (
-	maxShards     = 64      // more would not be noticed: stores are rare beside reads, and reads do not lock
-	minShare      = 4 << 20 // bytes: a shard smaller than this would refuse values that people do cache
-	stripeBits    = 14      // 16,384 floors in 128 KiB; see Floor
+	maxShards     = 64       // more would not be noticed: stores are rare beside reads, and reads do not lock
+	minShare      = 17 << 20 // so that a value of the default MaxValueBytes, 16 MiB, fits
+	stripeBits    = 14       // 16,384 floors in 128 KiB; see Floor
 	stripeOfShift = 64 - stripeBits
 )
 
@@ -28,7 +28,7 @@ type Cache struct {
 }
 
 // New returns a cache that holds at most maxBytes of entries, as Size counts them, plus 128 KiB of its own. Zero or less holds nothing. The number of
-// shards follows from maxBytes: a power of two, at most 64, such that each has at least 4 MiB.
+// shards follows from maxBytes: a power of two, at most 64, such that each has at least minShare bytes.
 func New(maxBytes int64) *Cache {
 	n, bits := 1, uint(0)
 	for n < maxShards && maxBytes/int64(2*n) >= minShare {

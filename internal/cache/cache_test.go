@@ -24,7 +24,7 @@ func TestHitAllocatesNothing(t *testing.T) {
 
 // Contract: R16
 func TestOverwritingAKeyCostsOneEntry(t *testing.T) {
-	c := New(8 << 20)
+	c := New(2 * minShare)
 	g := c.NewGroup()
 	var last *Entry
 	for i := range 10_000 {
@@ -62,7 +62,7 @@ func TestAccountsEqualARecountAfterRandomOperations(t *testing.T) {
 
 // Contract: R16, O4
 func TestAccountsEqualARecountAfterConcurrentOperations(t *testing.T) {
-	c := New(16 << 20)
+	c := New(4 * minShare)
 	c.Resize(400_000) // four shards with much to evict
 	groups := []*Group{c.NewGroup(), c.NewGroup(), c.NewGroup()}
 	var wg sync.WaitGroup
@@ -105,7 +105,7 @@ func operate(c *Cache, groups []*Group, random *rand.Rand, number uint64) {
 
 // Contract: R19
 func TestSameKeyInTwoGroupsIsTwoEntries(t *testing.T) {
-	c := New(8 << 20)
+	c := New(2 * minShare)
 	a, b := c.NewGroup(), c.NewGroup()
 	ea, eb := entry(a, "key", 1, 1), entry(b, "key", 1, 2)
 	c.put(ea)
@@ -122,7 +122,7 @@ func TestSameKeyInTwoGroupsIsTwoEntries(t *testing.T) {
 }
 
 func TestRangeSeesEachEntryOfItsGroupOnce(t *testing.T) {
-	c := New(64 << 20)
+	c := New(4 * minShare)
 	g, other := c.NewGroup(), c.NewGroup()
 	for i := range 1000 {
 		c.put(entry(g, numbered("key", i), 1, 10))
@@ -206,11 +206,11 @@ func TestRemoveTakesOnlyTheEntryItWasGiven(t *testing.T) {
 	}
 }
 
-func TestShardsHaveAtLeastFourMebibytes(t *testing.T) {
+func TestEachShardHasRoomForTheLargestValue(t *testing.T) {
 	for _, tc := range []struct {
 		maxBytes int64
 		shards   int
-	}{{1, 1}, {4 << 20, 1}, {8<<20 - 1, 1}, {8 << 20, 2}, {64 << 20, 16}, {256 << 20, 64}, {1 << 40, 64}} {
+	}{{1, 1}, {17 << 20, 1}, {34<<20 - 1, 1}, {34 << 20, 2}, {64 << 20, 2}, {1 << 30, 32}, {1 << 40, 64}} {
 		c := New(tc.maxBytes)
 		if len(c.shards) != tc.shards {
 			t.Errorf("New(%d) has %d shards, want %d", tc.maxBytes, len(c.shards), tc.shards)

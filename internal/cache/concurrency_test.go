@@ -10,7 +10,7 @@ import (
 )
 
 func TestReadersFindEveryKeyWhileTheTableGrowsAndShrinks(t *testing.T) {
-	c := New(32 << 20)
+	c := New(8 * minShare)
 	g := c.NewGroup()
 	const lasting, passing = 500, 10_000
 	for i := range lasting {

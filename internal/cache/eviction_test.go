@@ -110,7 +110,7 @@ func TestCacheOfNoBytesHoldsNothing(t *testing.T) {
 }
 
 func TestResizeDropsWhatNoLongerFits(t *testing.T) {
-	c := New(64 << 20)
+	c := New(4 * minShare)
 	g := c.NewGroup()
 	for i := range 3000 {
 		c.put(entry(g, numbered("key", i), 1, 1000))

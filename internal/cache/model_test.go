@@ -31,7 +31,7 @@ func compareWithAMap(t *testing.T, program []byte) {
 		group int
 		key   string
 	}
-	c := New(64 << 20)
+	c := New(4 * minShare)
 	groups := []*Group{c.NewGroup(), c.NewGroup()}
 	stored := map[name]*Entry{}
 	floors := map[uint64]uint64{} // by stripe

@@ -9,7 +9,7 @@ import (
 )
 
 func BenchmarkGet(b *testing.B) {
-	c := New(64 << 20)
+	c := New(4 * minShare)
 	g := c.NewGroup()
 	keys := make([]string, 16_384)
 	for i, at := range rand.Perm(len(keys)) {
@@ -31,7 +31,7 @@ func BenchmarkGet(b *testing.B) {
 }
 
 func BenchmarkStoreIntoAFullCache(b *testing.B) {
-	c := New(16 << 20)
+	c := New(4 * minShare)
 	g := c.NewGroup()
 	value := string(make([]byte, 128))
 	b.ReportAllocs()
