@@ -37,6 +37,9 @@ const (
 	DefaultHotTTL        = 10 * time.Second
 	DefaultLoadTimeout   = 5 * time.Minute
 	DefaultJitter        = 0.1
+	DefaultRetryAfter    = time.Second
+	DefaultBeta          = 1.0
+	DefaultMaxRefreshes  = 16
 	DefaultMaxValueBytes = 16 << 20
 	DefaultMaxKeyBytes   = 4 << 10
 )
@@ -50,7 +53,9 @@ type Option func(*settings)
 // settings are a group's options with their defaults filled in.
 type settings struct {
 	ttl, hotTTL, notFoundTTL, loadTimeout time.Duration
-	jitter                                float64
+	staleFor, softTimeout, retryAfter     time.Duration
+	jitter, beta                          float64
+	maxRefreshes                          int
 	maxLoads                              int
 	maxValueBytes, maxKeyBytes            int64
 	maxBytes                              int64
@@ -65,6 +70,7 @@ type settings struct {
 func newSettings(opts []Option) (*settings, error) {
 	s := &settings{
 		ttl: DefaultTTL, hotTTL: DefaultHotTTL, loadTimeout: DefaultLoadTimeout, jitter: DefaultJitter,
+		retryAfter: DefaultRetryAfter, beta: DefaultBeta, maxRefreshes: DefaultMaxRefreshes,
 		maxValueBytes: DefaultMaxValueBytes, maxKeyBytes: DefaultMaxKeyBytes,
 	}
 	for _, o := range opts {
@@ -115,6 +121,41 @@ func NotFoundTTL(d time.Duration) Option {
 // waiters get ErrLoadTimeout and its late value is dropped. It must be above zero.
 func LoadTimeout(d time.Duration) Option {
 	return func(s *settings) { s.requirePositive("LoadTimeout", d); s.loadTimeout = d }
+}
+
+// StaleFor is how long after its end a value is still served, at once, while it is loaded again in the background, or while loading it fails. Zero, the
+// default, means not at all; negative is an error.
+func StaleFor(d time.Duration) Option {
+	return func(s *settings) {
+		s.require(d >= 0 && d <= maxDuration, "StaleFor", d, "0 or more, at most 100 years")
+		s.staleFor = d
+	}
+}
+
+// SoftTimeout is how long a read waits for a load before it takes the stale value that there is; the load goes on and is kept. Zero, the default, means that
+// it does not wait; negative is an error. It has no effect without StaleFor.
+func SoftTimeout(d time.Duration) Option {
+	return func(s *settings) {
+		s.require(d >= 0 && d <= maxDuration, "SoftTimeout", d, "0 or more, at most 100 years")
+		s.softTimeout = d
+	}
+}
+
+// RetryAfter is how long after a failed refresh a key with a value to fall back to is not tried again: 1 second by default, doubling with each further failure
+// up to 30 seconds. It must be above zero.
+func RetryAfter(d time.Duration) Option {
+	return func(s *settings) { s.requirePositive("RetryAfter", d); s.retryAfter = d }
+}
+
+// Beta says how eagerly values are refreshed before they end, so that nobody waits: 1 by default, more is earlier. Negative switches early refresh off; NaN
+// or more than 100 is an error.
+func Beta(b float64) Option {
+	return func(s *settings) { s.require(b <= 100, "Beta", b, "at most 100"); s.beta = b } // false for NaN, too
+}
+
+// MaxRefreshes bounds how many refreshes of the group run in the background at once: 16 by default. Zero means none; negative is an error.
+func MaxRefreshes(n int) Option {
+	return func(s *settings) { s.require(n >= 0, "MaxRefreshes", n, "0 or more"); s.maxRefreshes = n }
 }
 
 // Jitter spreads lives so that keys filled together do not expire together: each life is longer by a random part of up to this fraction of itself, 0.1 by

@@ -19,6 +19,7 @@ const (
 	hotEntry                     // a copy of another process's value
 	unencodableEntry             // has no bytes: for callers in the loading process only
 	finalEntry                   // for those who wait, not to be kept
+	cappedEntry                  // a copy that stays for HotTTL, less long than the value is fresh
 )
 
 // made returns the entry for a value that a loader has just made. It goes through the codec, so that this process sees what the others see.
@@ -41,7 +42,7 @@ func (g *core) made(key string, value any, said said, number uint64, took time.D
 	if said.doNotStore || life <= 0 {
 		e.Flags |= finalEntry
 	}
-	e.Fresh = g.clock.Exact() + int64(g.spread(life))
+	g.live(e, g.spread(life))
 	return e
 }
 
@@ -56,7 +57,7 @@ func (g *core) madeNotFound(key string, said said, number uint64, took time.Dura
 	if said.doNotStore || life <= 0 {
 		e.Flags |= finalEntry
 	}
-	e.Fresh = g.clock.Exact() + int64(g.spread(life))
+	g.live(e, g.spread(life))
 	return e
 }
 
@@ -64,11 +65,14 @@ func (g *core) madeNotFound(key string, said said, number uint64, took time.Dura
 func (g *core) received(key string, a *Answer) (*entry, error) {
 	e := g.newEntry(key, a.Number, a.Delta, a.Tags, a.Trace)
 	e.Flags = hotEntry
+	if a.Life > g.set.hotTTL {
+		e.Flags |= cappedEntry
+	}
 	life := min(a.Life, g.set.hotTTL)
 	if a.Final || life <= 0 {
 		e.Flags |= finalEntry
 	}
-	e.Fresh = g.clock.Exact() + int64(life)
+	g.live(e, life)
 	if a.Status == StatusNotFound {
 		e.Flags |= notFoundEntry
 		return e, nil
@@ -105,7 +109,7 @@ func (g *core) spread(life time.Duration) time.Duration {
 // held the entry.
 func (g *core) answer(e *entry, vouched uint64) *Answer {
 	a := &Answer{Status: StatusValue, Data: e.Data, Number: e.Number, Vouched: vouched, Delta: time.Duration(e.Delta) * time.Microsecond, Final: e.Flags&finalEntry != 0}
-	a.Life = max(0, time.Duration(e.Fresh-g.clock.Exact()))
+	a.Life = max(0, time.Duration(g.expires(e)-g.clock.Exact()))
 	if e.More != nil {
 		a.Tags, a.Trace = e.More.Tags, e.More.Trace
 	}
@@ -125,7 +129,7 @@ func (g *core) keep(e *entry, vouched uint64) {
 	case int64(len(e.Data)) > g.set.maxValueBytes:
 		g.stats.tooLarge.Add(1)
 	default:
-		g.cache.Store(g.cache.Hash(g.account, e.Key), e, vouched+1) // Store wants it above the floor, and we vouch for the floor itself, too
+		g.cache.Store(g.cache.Hash(g.account, e.Key), e, vouched)
 	}
 }
 

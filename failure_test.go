@@ -76,7 +76,7 @@ func TestLoaderThatDiesGivesEveryWaiterATypedErrorAndTheNextGetLoads(t *testing.
 // Contract: R6
 func TestPanicInABatchReachesAllItsKeys(t *testing.T) {
 	m := newMesh(t, onefill.Config{})
-	db := &database{}
+	db := &countingSource{}
 	g := newGroup(t, m, "users", db.load, onefill.LoadBatch(func(context.Context, []string) (map[string]string, error) { panic("boom") }))
 	values, err := g.GetMulti(t.Context(), []string{"a", "b"})
 	var panicked *onefill.PanicError
@@ -93,7 +93,7 @@ func TestLoadersErrorReachesAllWaitersAndCausesNoSecondLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 3)
 		cause := errors.New("the database is down")
-		db := &database{took: slow}
+		db := &countingSource{took: slow}
 		db.fail(fmt.Errorf("query: %w", cause))
 		groups := inAll(t, all, "users", db.load)
 		key := keyOf(all[0], "users")
@@ -252,7 +252,7 @@ func (c picky) Decode(data []byte) (string, error) {
 func TestPeersValueThatCannotBeDecodedIsLoadedHereAndReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		db := &database{}
+		db := &countingSource{}
 		a := newGroup(t, all[0].mesh, "users", db.load, onefill.WithCodec[string](picky{"a"}))
 		newGroup(t, all[1].mesh, "users", db.load, onefill.WithCodec[string](picky{"b"}))
 		key := keyOf(all[1], "users")

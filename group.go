@@ -74,7 +74,7 @@ func (g *Group[V]) Get(ctx context.Context, key string) (V, error) {
 // Peek returns the value of key if this process's memory holds it fresh. It asks nobody and does not count as a read.
 func (g *Group[V]) Peek(key string) (V, bool) {
 	e := g.cache.Peek(g.cache.Hash(g.account, key), g.account, key)
-	if e == nil || e.Fresh <= g.clock.Now() || e.Flags&notFoundEntry != 0 {
+	if e == nil || !g.alive(e) || e.Flags&notFoundEntry != 0 {
 		var none V
 		return none, false
 	}
@@ -97,6 +97,7 @@ type core struct {
 	asks    flight.Group[found] // one question for each key that another process owns
 	fills   flight.Group[found] // one fill for each key, whoever wants it
 	places  *places             // what MaxLoads allows
+	retries retries
 	stats   groupStats
 }
 
@@ -109,9 +110,9 @@ type found struct {
 // call is a flight of this package.
 type call = flight.Call[found]
 
-// get is the way of every read: this process's memory, else a search that an observer sees.
+// get is the way of every read: what this process's memory can serve without waiting, else a search that an observer sees.
 func (g *core) get(ctx context.Context, key string) (*entry, error) {
-	if e := g.fresh(key); e != nil {
+	if e := g.read(key); e != nil {
 		g.stats.hits.Add(1)
 		return known(e)
 	}
@@ -119,7 +120,7 @@ func (g *core) get(ctx context.Context, key string) (*entry, error) {
 		return nil, err
 	}
 	ctx, _, end := g.mesh.begin(ctx, Trip{Kind: TripGet, Group: g.name, Key: key})
-	f, err := g.find(ctx, key)
+	f, err := g.soft(ctx, key)
 	end(f.result(err))
 	if err != nil {
 		return nil, err
@@ -150,6 +151,10 @@ func (g *core) ask(ctx context.Context, c *call, route Route, key string, have u
 	if e := g.fresh(key); e != nil && e.Number > have { // arrived while we queued
 		return found{e, OutcomeLocal}, nil
 	}
+	return g.askRoute(ctx, c, route, key, have)
+}
+
+func (g *core) askRoute(ctx context.Context, c *call, route Route, key string, have uint64) (found, error) {
 	for _, p := range route {
 		if p == nil {
 			break
@@ -222,7 +227,7 @@ func (g *core) launch(ctx context.Context, flights *flight.Group[found], c *call
 // fresh returns the entry that this process's memory holds for key, if it is fresh.
 func (g *core) fresh(key string) *entry {
 	e := g.cache.Get(g.cache.Hash(g.account, key), g.account, key)
-	if e == nil || e.Fresh <= g.clock.Now() {
+	if e == nil || !g.alive(e) {
 		return nil
 	}
 	return e
@@ -260,9 +265,9 @@ func known(e *entry) (*entry, error) {
 // result is what an observer is told at the end of a trip that brought f or err.
 func (f found) result(err error) Result {
 	switch {
-	case errors.Is(err, ErrNotFound), err == nil && f.Flags&notFoundEntry != 0:
+	case errors.Is(err, ErrNotFound), err == nil && f.entry != nil && f.Flags&notFoundEntry != 0:
 		return Result{Outcome: OutcomeNotFound}
-	case err != nil:
+	case err != nil, f.entry == nil: // or asked in vain: the peer cannot know the value
 		return Result{Outcome: OutcomeFailed, Err: err}
 	}
 	r := Result{Outcome: f.how, Number: f.Number}

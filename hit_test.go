@@ -57,7 +57,7 @@ func TestFreshHitAllocatesNothing(t *testing.T) {
 func TestFreshHotCopyIsAHitWithoutATrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		db := &database{}
+		db := &countingSource{}
 		groups := inAll(t, all, "users", db.load)
 		key := keyOf(all[1], "users")
 		for range 3 {
@@ -146,7 +146,7 @@ func TestReplacingAKeyLeaksNoBytes(t *testing.T) {
 func TestReplacingAKeyForgetsItsOldExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, onefill.Config{})
-		db := &database{}
+		db := &countingSource{}
 		g := newGroup(t, m, "users", db.load, onefill.TTL(50*time.Millisecond), onefill.Jitter(0))
 		if _, err := g.Get(t.Context(), "key"); err != nil {
 			t.Fatal(err)
@@ -218,7 +218,7 @@ func TestValueOverMaxValueBytesIsReturnedCountedAndNotKept(t *testing.T) {
 func TestKeyOverMaxKeyBytesIsRefusedBeforeAnyTrip(t *testing.T) {
 	trips := &recorder{}
 	m := newMesh(t, onefill.Config{Observer: trips})
-	db := &database{}
+	db := &countingSource{}
 	g := newGroup(t, m, "users", db.load)
 	key := strings.Repeat("k", onefill.DefaultMaxKeyBytes)
 	if v, err := g.Get(t.Context(), key); err != nil || v != key+"/1" {

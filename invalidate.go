@@ -6,6 +6,7 @@ package onefill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -47,7 +48,7 @@ func (g *Group[V]) Set(ctx context.Context, key string, v V, opts ...SetOption) 
 	case int64(len(key)) > g.set.maxKeyBytes:
 		return ErrKeyTooLong
 	case said.ttlSet && said.ttl <= 0:
-		return errors.New("onefill: SetTTL: want a duration above 0")
+		return fmt.Errorf("onefill: SetTTL(%v): want a duration above 0", said.ttl)
 	}
 	e := g.made(key, v, said, 0, 0, "")
 	if e.Flags&unencodableEntry != 0 {
@@ -175,9 +176,9 @@ func (g *core) place(key string, a *Answer) {
 
 // own makes an entry that came from elsewhere this process's own: it lives as long as it was given.
 func (g *core) own(e *entry, life time.Duration) {
-	e.Flags &^= hotEntry
+	e.Flags &^= hotEntry | cappedEntry
 	if life > 0 {
 		e.Flags &^= finalEntry
 	}
-	e.Fresh = g.clock.Exact() + int64(min(life, maxDuration))
+	g.live(e, min(life, maxDuration))
 }

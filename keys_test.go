@@ -24,7 +24,7 @@ var awkwardKeys = []string{
 func TestEveryKeyArrivesAtTheLoaderByteForByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		db := &database{}
+		db := &countingSource{}
 		for _, name := range awkwardKeys[1:] { // a group has a name
 			if len(name) > 1024 {
 				name = name[:1024]
@@ -55,7 +55,7 @@ func TestEveryKeyArrivesAtTheLoaderByteForByte(t *testing.T) {
 func TestAwkwardKeysAreDeletedEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 3)
-		db := &database{}
+		db := &countingSource{}
 		groups := inAll(t, all, "users", db.load)
 		for _, g := range groups {
 			if _, err := g.GetMulti(t.Context(), awkwardKeys); err != nil {
@@ -80,7 +80,7 @@ func TestGroupsShareNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
 		fail := errors.New("of b alone")
-		slowly := &database{took: slow}
+		slowly := &countingSource{took: slow}
 		a := inAll(t, all, "a", slowly.load)
 		b := inAll(t, all, "b", func(context.Context, string) (string, error) { return "", fail })
 		c := inAll(t, all, "c", func(_ context.Context, key string) (string, error) { return "c of " + key, nil })

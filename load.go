@@ -26,6 +26,8 @@ func (g *core) alone(ctx context.Context, key string, times int) (found, error) 
 	var from *flight.Node
 	if s := scopeFrom(ctx); s != nil {
 		from = s.flight
+		back := s.place.lend()
+		defer back(ctx)
 	}
 	var flights flight.Group[found] // of one
 	c, _ := flights.Join(key)
@@ -36,7 +38,7 @@ func (g *core) alone(ctx context.Context, key string, times int) (found, error) 
 }
 
 func (g *core) loadFor(ctx context.Context, flights *flight.Group[found], c *call, key string, claim Claim, keep bool) (found, error) {
-	place, gone, err := g.queue(ctx, flights, c, keep)
+	place, gone, err := g.queue(flights, c)
 	if err != nil {
 		g.abandon(ctx, claim, err)
 		return found{}, err
@@ -108,8 +110,8 @@ func (g *core) abandon(ctx context.Context, claim Claim, err error) {
 }
 
 // queue waits for a place among MaxLoads. A fill that nobody waits for any more gives up its place in the queue and, with CancelAbandoned, its load.
-func (g *core) queue(ctx context.Context, flights *flight.Group[found], c *call, bounded bool) (*place, context.Context, error) {
-	if !bounded || g.places == nil && !g.set.cancelAbandoned {
+func (g *core) queue(flights *flight.Group[found], c *call) (*place, context.Context, error) {
+	if g.places == nil && !g.set.cancelAbandoned {
 		return nil, context.Background(), nil
 	}
 	gone, ok := flights.Abandonable(c, true)

@@ -220,6 +220,10 @@ func (m *Mesh) Close(ctx context.Context) error {
 		g.stats.closed.Store(true)
 	}
 	m.mu.Unlock()
+	for _, g := range *m.groups.Load() {
+		g.asks.Drain(ctx)
+	}
+	m.drain(ctx) // for questions that nobody could answer
 	if m.peers != nil {
 		left = errors.Join(left, m.peers.Close(ctx))
 	}

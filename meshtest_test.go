@@ -1,5 +1,5 @@
 // What the tests of this package build pools from: meshes that speak to each other over net.Pipe, so that they live in a synctest bubble and time costs
-// nothing; a database that counts its loads; an observer and a log that remember. What is asserted of them stands in the other files.
+// nothing; a source that counts its loads; an observer and a log that remember. What is asserted of them stands in the other files.
 
 package onefill_test
 
@@ -220,8 +220,8 @@ func keysOf(owner *process, group string, n int) []string {
 
 func keyOf(owner *process, group string) string { return keysOf(owner, group, 1)[0] }
 
-// database is what loaders read. It counts.
-type database struct {
+// countingSource is what loaders read. It counts.
+type countingSource struct {
 	took time.Duration // of each load
 
 	mu    sync.Mutex // guards what follows
@@ -229,7 +229,7 @@ type database struct {
 	fails error
 }
 
-func (d *database) load(ctx context.Context, key string) (string, error) {
+func (d *countingSource) load(ctx context.Context, key string) (string, error) {
 	d.mu.Lock()
 	if d.count == nil {
 		d.count = make(map[string]int)
@@ -251,21 +251,21 @@ func (d *database) load(ctx context.Context, key string) (string, error) {
 }
 
 // fail makes loads that begin from now on fail with err; nil ends that.
-func (d *database) fail(err error) {
+func (d *countingSource) fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fails = err
 }
 
 // loads is how often key was loaded.
-func (d *database) loads(key string) int {
+func (d *countingSource) loads(key string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.count[key]
 }
 
 // total is how often anything was loaded.
-func (d *database) total() (n int) {
+func (d *countingSource) total() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.count {
@@ -334,6 +334,11 @@ func (r *recorder) trips() []*recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.list)
+}
+
+// of returns the recorded trips of one kind.
+func (r *recorder) of(kind onefill.TripKind) []*recorded {
+	return slices.DeleteFunc(r.trips(), func(trip *recorded) bool { return trip.Kind != kind })
 }
 
 // path spells the recorded trips, each with the trips around it: "get get/load".

@@ -112,7 +112,8 @@ type multi struct {
 // wait is a key that is not in memory.
 type wait struct {
 	key     string
-	c       *call
+	c       *call // nil for a key that is being filled around this call
+	leads   bool
 	flights *flight.Group[found]
 	route   Route
 }
@@ -127,7 +128,7 @@ func (m *multi) add(key string) {
 		m.seen = make(map[string]bool)
 	}
 	m.seen[key] = true
-	if e := g.fresh(key); e != nil {
+	if e := g.read(key); e != nil {
 		g.stats.hits.Add(1)
 		m.found(key, e, nil)
 		return
@@ -138,24 +139,22 @@ func (m *multi) add(key string) {
 	}
 	w := &wait{key: key, route: g.mesh.route(g.name, key)}
 	m.waits = append(m.waits, w)
-	if scopeFrom(m.ctx) != nil { // inside a loader every key needs its own look at the chain
+	if count(chainFrom(m.ctx), g.digest(key)) > 0 {
 		return
 	}
 	w.flights = &g.fills
 	if w.route[0] != nil {
 		w.flights = &g.asks
 	}
-	c, leads := w.flights.Join(key)
-	w.c = c
+	w.c, w.leads = w.flights.Join(key)
 	switch {
-	case !leads:
-		g.stats.joins.Add(1)
+	case !w.leads:
 	case w.route[0] != nil:
 		m.peers[w.route[0]] = append(m.peers[w.route[0]], w)
 	case g.loadMany != nil:
-		m.own.add(c, nil)
+		m.own.add(w.c, nil)
 	default:
-		g.launch(m.ctx, &g.fills, c, func(ctx context.Context, c *call) (found, error) { return g.filling(ctx, c, 0) })
+		g.launch(m.ctx, &g.fills, w.c, func(ctx context.Context, c *call) (found, error) { return g.filling(ctx, c, 0) })
 	}
 }
 
@@ -185,9 +184,8 @@ func (m *multi) ask(p Peer, waits []*wait) {
 					g.asks.Finish(w.c, f, err)
 					return
 				}
-			} else if err == nil { // busy: ask again
-				w.route = Route{p, w.route[1]}
-			} else {
+			}
+			if err != nil || a.Status != StatusBusy { // a busy one is asked again
 				w.route = Route{w.route[1]}
 			}
 			g.launch(ctx, &g.asks, w.c, func(ctx context.Context, c *call) (found, error) { return g.ask(ctx, c, w.route, w.key, 0) })
@@ -203,19 +201,34 @@ func (m *multi) ask(p Peer, waits []*wait) {
 
 // collect waits for the flights.
 func (m *multi) collect() (map[string]*entry, error) {
-	g := m.g
+	var from *flight.Node
+	if s := scopeFrom(m.ctx); s != nil && len(m.waits) > 0 {
+		from = s.flight
+		back := s.place.lend()
+		defer back(m.ctx)
+	}
 	for _, w := range m.waits {
-		var f found
-		err := flight.ErrAbandoned
-		if w.c != nil {
-			f, err = w.flights.Wait(m.ctx, w.c, nil)
-		}
-		if errors.Is(err, flight.ErrAbandoned) {
-			f, err = g.find(m.ctx, w.key)
-		}
+		f, err := m.wait(w, from)
 		m.found(w.key, f.entry, err)
 	}
 	return m.entries, errors.Join(m.errs...)
+}
+
+// wait waits for one flight, as share does; from is the flight that waits.
+func (m *multi) wait(w *wait, from *flight.Node) (found, error) {
+	if w.c == nil {
+		return m.g.find(m.ctx, w.key)
+	}
+	f, err := w.flights.Wait(m.ctx, w.c, from)
+	switch {
+	case errors.Is(err, flight.ErrAbandoned):
+		return m.g.find(m.ctx, w.key)
+	case errors.Is(err, flight.ErrCycle):
+		return m.g.alone(m.ctx, w.key, 1)
+	case err == nil && !w.leads:
+		m.g.stats.joins.Add(1)
+	}
+	return f, err
 }
 
 func (m *multi) found(key string, e *entry, err error) {

@@ -81,7 +81,7 @@ func (s *serving) begin(i int, ask *Ask) (*core, *call) {
 	have := g.heed(ask)
 	hash := g.cache.Hash(g.account, ask.Key)
 	vouched := g.cache.Floor(hash) // before the look-up: see cache.Invalidate
-	if e := g.fresh(ask.Key); e != nil && e.Number > have {
+	if e := g.read(ask.Key); e != nil && e.Number > have {
 		g.stats.served.Add(1)
 		s.reply(i, g.answer(e, vouched))
 		end(found{e, OutcomeLocal}.result(nil))
@@ -90,7 +90,7 @@ func (s *serving) begin(i int, ask *Ask) (*core, *call) {
 	c, leads := g.fills.Join(ask.Key)
 	ctx = (&scope{chain: ask.Chain}).in(ctx)
 	s.await(i, ctx, g, c, end)
-	if leads && g.loadMany == nil {
+	if leads && (g.loadMany == nil || have > 0) {
 		g.launch(ctx, &g.fills, c, func(ctx context.Context, c *call) (found, error) { return g.filling(ctx, c, have) })
 		return nil, nil
 	}

@@ -74,7 +74,7 @@ func TestGetAfterAReturnedGetCostsNoLoad(t *testing.T) {
 func TestPoolLoadsAColdKeyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 3)
-		db := &database{took: slow}
+		db := &countingSource{took: slow}
 		groups := inAll(t, all, "users", db.load)
 		for i, r := range together(300, func(i int) (string, error) { return groups[i%3].Get(t.Context(), "key") }) {
 			if r.err != nil || r.value != "key/1" || r.after > slow+100*time.Millisecond {
@@ -93,7 +93,7 @@ func TestPoolLoadsAColdKeyOnce(t *testing.T) {
 func TestPeersAndLocalCallersJoinTheSameFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		db := &database{took: slow}
+		db := &countingSource{took: slow}
 		groups := inAll(t, all, "users", db.load)
 		key := keyOf(all[0], "users")
 		results := together(4, func(i int) (string, error) {
@@ -117,7 +117,7 @@ func TestFirstCallersCancellationIsItsOwn(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := newMeshes(t, 2)
-				db := &database{took: 300 * time.Millisecond}
+				db := &countingSource{took: 300 * time.Millisecond}
 				groups := inAll(t, all, "users", db.load)
 				owner := map[string]int{"owner": 0, "other": 1}[where]
 				key := keyOf(all[owner], "users")
@@ -150,7 +150,7 @@ func TestFirstCallersCancellationIsItsOwn(t *testing.T) {
 func TestWaitersDeadlineFreesItAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		db := &database{took: slow}
+		db := &countingSource{took: slow}
 		groups := inAll(t, all, "users", db.load)
 		results := together(4, func(i int) (string, error) {
 			if i < 2 {
@@ -203,7 +203,7 @@ func TestLoadHasTheStartersValuesAndNobodysDeadline(t *testing.T) {
 func TestAbandonedLoadGoesOnAndIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		db := &database{took: slow}
+		db := &countingSource{took: slow}
 		groups := inAll(t, all, "users", db.load)
 		key := keyOf(all[1], "users")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -260,7 +260,7 @@ func TestCancelAbandonedCancelsTheLoadThatNobodyWaitsFor(t *testing.T) {
 func TestCancelAbandonedSparesALoadThatSomeoneWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		db := &database{took: slow}
+		db := &countingSource{took: slow}
 		groups := inAll(t, all, "users", db.load, onefill.CancelAbandoned())
 		key := keyOf(all[1], "users")
 		results := together(4, func(i int) (string, error) {
@@ -286,7 +286,7 @@ func TestCancelAbandonedSparesALoadThatSomeoneWaitsFor(t *testing.T) {
 func TestLoadTimeoutCancelsTheLoadersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		db := &database{took: time.Hour}
+		db := &countingSource{took: time.Hour}
 		groups := inAll(t, all, "users", db.load, onefill.LoadTimeout(time.Second))
 		for i, r := range together(2, func(i int) (string, error) { return groups[i].Get(t.Context(), "key") }) {
 			if !errors.Is(r.err, onefill.ErrLoadTimeout) || r.after > 1100*time.Millisecond {
@@ -329,7 +329,7 @@ func TestLoaderThatIgnoresItsContextIsGivenUpAndItsLateValueDropped(t *testing.T
 // Contract: R20
 func TestProcessWithoutPeersFillsEverythingItself(t *testing.T) {
 	m := newMesh(t, onefill.Config{})
-	db := &database{}
+	db := &countingSource{}
 	g := newGroup(t, m, "users", db.load)
 	ctx := t.Context()
 	if err := m.Ready(ctx); err != nil {

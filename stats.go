@@ -12,11 +12,13 @@ import (
 type groupStats struct {
 	hits counter.Counter
 
-	joins, loads, loadErrors, panics, notFound atomic.Uint64
-	tierHits, tierErrors, tierRefused          atomic.Uint64
-	fetches, served, busy                      atomic.Uint64
-	tooLarge, encodeErrors, decodeErrors       atomic.Uint64
-	invalidations, unreached                   atomic.Uint64
+	joins, loads, loadErrors, panics, notFound        atomic.Uint64
+	tierHits, tierErrors, tierRefused                 atomic.Uint64
+	stale, refreshes, refreshErrors, refreshesSkipped atomic.Uint64
+	refreshing                                        atomic.Int64 // under way in the background
+	fetches, served, busy                             atomic.Uint64
+	tooLarge, encodeErrors, decodeErrors              atomic.Uint64
+	invalidations, unreached                          atomic.Uint64
 
 	closed atomic.Bool
 }
@@ -30,6 +32,11 @@ type Stats struct {
 	LoadErrors uint64 // loads that failed; "not found" is no failure
 	Panics     uint64 // loads that panicked or called runtime.Goexit; part of LoadErrors
 	NotFound   uint64 // loads that found nothing
+
+	Stale            uint64 // reads that got a stale value
+	Refreshes        uint64 // refreshes in the background that brought a value
+	RefreshErrors    uint64 // those that failed
+	RefreshesSkipped uint64 // those that were due and not begun because MaxRefreshes were under way
 
 	Fetches uint64 // values that came from other processes
 	Served  uint64 // answers that were given to other processes
@@ -58,6 +65,7 @@ func (g *core) Stats() Stats {
 	return Stats{
 		Hits: s.hits.Load() + joins, Misses: loads, Joins: joins, Loads: loads,
 		LoadErrors: s.loadErrors.Load(), Panics: s.panics.Load(), NotFound: s.notFound.Load(),
+		Stale: s.stale.Load(), Refreshes: s.refreshes.Load(), RefreshErrors: s.refreshErrors.Load(), RefreshesSkipped: s.refreshesSkipped.Load(),
 		Fetches: s.fetches.Load(), Served: s.served.Load(), Busy: s.busy.Load(),
 		TierHits: s.tierHits.Load(), TierErrors: s.tierErrors.Load(), TierRefused: s.tierRefused.Load(),
 		TooLarge: s.tooLarge.Load(), EncodeErrors: s.encodeErrors.Load(), DecodeErrors: s.decodeErrors.Load(),

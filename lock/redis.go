@@ -166,8 +166,8 @@ func (s *redisStore) renew(ctx context.Context, bound time.Duration, all []holdi
 // renewals packs leases into runs of the renewing script, those of one bucket together where a run must keep to one slot. order tells which lease each
 // answer is for.
 func renewals(all []holding, bySlot bool) (calls []lease.Call, order []int) {
-	open := make(map[int]int) // the call, by bucket, that takes more
-	members := make([][]int, 0, 1)
+	var members [][]int
+	open := make(map[int]int) // the members that take more, by bucket
 	for i, h := range all {
 		bucket := 0
 		if bySlot {
@@ -175,18 +175,29 @@ func renewals(all []holding, bySlot bool) (calls []lease.Call, order []int) {
 		}
 		n, ok := open[bucket]
 		if !ok || len(members[n]) == chunk {
-			n = len(calls)
-			calls, members = append(calls, lease.Call{}), append(members, nil)
+			n = len(members)
+			members = append(members, nil)
 			open[bucket] = n
 		}
-		calls[n].Keys = append(calls[n].Keys, h.room.holder(), h.room.sharers())
-		calls[n].Args = append(calls[n].Args, h.token, h.ttl.Milliseconds())
 		members[n] = append(members[n], i)
 	}
 	for _, m := range members {
+		calls = append(calls, renewal(all, m))
 		order = append(order, m...)
 	}
 	return calls, order
+}
+
+// renewal is one run of the renewing script, for some of the leases.
+func renewal(all []holding, members []int) lease.Call {
+	n := len(members)
+	c := lease.Call{Keys: make([]string, 2*n), Args: make([]any, 2*n)}
+	for i, m := range members {
+		h := all[m]
+		c.Keys[i], c.Keys[n+i] = h.room.holder(), h.room.sharers()
+		c.Args[i], c.Args[n+i] = h.token, h.ttl.Milliseconds()
+	}
+	return c
 }
 
 func (s *redisStore) leave(ctx context.Context, h holding) (bool, error) {

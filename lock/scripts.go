@@ -141,20 +141,22 @@ return {1, fence, 0}
 
 // The scripts on a lease that is held. They return 1, or 0 when the lease is gone.
 var (
-	// KEYS: holder and sharers of each lease; ARGV: token and ttl of each. Returns a list. Which of the two a lease is stands in Redis, so that a renewal
-	// that meets an upgrade on its way is right either way.
+	// KEYS: the holder keys of all leases, then their sharers; ARGV: their tokens, then their ttls. Returns a list. Which of the two a lease is stands in
+	// Redis, so that a renewal that meets an upgrade on its way is right either way. One MGET for all halves the time of a round.
 	scriptRenew = redis.NewScript(luaShare + `
+local n = #ARGV / 2
+local holders = redis.call('MGET', unpack(KEYS, 1, n))
 local kept = {}
-for i = 1, #ARGV, 2 do
-  kept[#kept + 1] = 0
-  if redis.call('GET', KEYS[i]) == ARGV[i] then
-    kept[#kept] = redis.call('PEXPIRE', KEYS[i], ARGV[i + 1])
-  else
-    local ends = redis.call('ZSCORE', KEYS[i + 1], ARGV[i])
+for i = 1, n do
+  kept[i] = 0
+  if holders[i] == ARGV[i] then
+    kept[i] = redis.call('PEXPIRE', KEYS[i], ARGV[n + i])
+  elseif not holders[i] then
+    local ends = redis.call('ZSCORE', KEYS[n + i], ARGV[i])
     local now = ends and clock()
     if ends and tonumber(ends) > now then
-      share(KEYS[i + 1], ARGV[i], now, ARGV[i + 1])
-      kept[#kept] = 1
+      share(KEYS[n + i], ARGV[i], now, ARGV[n + i])
+      kept[i] = 1
     end
   end
 end

@@ -56,7 +56,11 @@ func (w *world) client() (*lock.Client, func()) {
 
 func (w *world) redisClient(config lock.Config) (*lock.Client, *redis.Client, func()) {
 	w.t.Helper()
-	rdb := w.rdb()
+	return w.clientOver(w.rdb(&network{}), config)
+}
+
+func (w *world) clientOver(rdb *redis.Client, config lock.Config) (*lock.Client, *redis.Client, func()) {
+	w.t.Helper()
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -72,12 +76,15 @@ func (w *world) redisClient(config lock.Config) (*lock.Client, *redis.Client, fu
 	}
 }
 
-func (w *world) rdb() *redis.Client {
+// rdb returns a Redis client over a network of its own, which repeats a command once when its reply is lost.
+func (w *world) rdb(n *network) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr:          "127.0.0.1:6379", // unused; a name would be looked up outside the bubble
-		Dialer:        func(context.Context, string, string) (net.Conn, error) { return w.server.Dial() },
-		DialerRetries: 1,
-		MaxRetries:    -1,
+		Addr:            "127.0.0.1:6379", // unused; a name would be looked up outside the bubble
+		Dialer:          func(context.Context, string, string) (net.Conn, error) { return n.dial(w.server.Dial) },
+		DialerRetries:   1,
+		MaxRetries:      1,
+		MinRetryBackoff: -1,
+		MaxRetryBackoff: -1,
 	})
 }
 

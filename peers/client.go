@@ -349,6 +349,7 @@ func (l *link) listen() {
 
 // hearStream takes what comes on the standing stream until that ends.
 func (l *link) hearStream(ctx context.Context, cancel context.CancelFunc) {
+	began := time.Now()
 	body := newBody(l.hello())
 	body.b = wire.AppendListen(body.b, l.pool.cfg.PeerSilence/4)
 	err := l.exchange(ctx, body, l.take)
@@ -364,8 +365,13 @@ func (l *link) hearStream(ctx context.Context, cancel context.CancelFunc) {
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	if l.trouble(err) { // still there: a proxy that cuts streams, say
+	if !l.trouble(err) {
+		return
+	}
+	select { // still there: a proxy that cuts streams, say, or lets none through
+	case <-time.After(l.pool.cfg.PeerSilence/4 - time.Since(began)):
 		l.listen()
+	case <-l.pool.tasks.Context().Done():
 	}
 }
 

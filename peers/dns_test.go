@@ -142,6 +142,9 @@ func TestFailedLookUpOfThisProcessesKindIsNotAnAnswer(t *testing.T) {
 	if found, err := src.lookUp(t.Context()); err == nil {
 		t.Errorf("it found %v", found)
 	}
+	if r := DNS("both.test.:7946").(*dnsSource).resolver.(*net.Resolver); !r.StrictErrors {
+		t.Error("the resolver of a pool takes half an answer for a whole one")
+	}
 }
 
 func TestMalformedDNSNameIsRefused(t *testing.T) {
@@ -258,8 +261,11 @@ func TestNameIsResolvedAnewEveryFiveSecondsOutOfStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
 		s.answer(nil, "10.0.0.1")
-		watchScript(t, s)
+		told, _ := watchScript(t, s)
 		pass(time.Minute)
+		if len(told()) != 1 {
+			t.Errorf("members that did not change were told %d times", len(told()))
+		}
 		pauses := map[time.Duration]bool{}
 		for i := range s.asked[1:] {
 			pause := s.asked[i+1].Sub(s.asked[i])

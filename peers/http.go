@@ -128,13 +128,15 @@ func newTemplate(member string) *http.Request {
 }
 
 func (l *link) readFrames(r *wire.Reader, take func(wire.Kind, *wire.Fields) error) error {
-	for {
+	for first := true; ; first = false {
 		kind, f, err := r.Next()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF) && !first:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
+		case first != (kind == wire.KindHello):
+			return fmt.Errorf("%w: hello comes first and once", wire.ErrFormat)
 		}
 		switch kind {
 		case wire.KindHello:

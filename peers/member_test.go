@@ -111,13 +111,26 @@ type member struct {
 // join starts a member at self, an URL whose host and port are its address in the network; "" is a guest without one.
 func (c *circle) join(self string, src peers.Source, opts ...onefill.Option) *member {
 	c.t.Helper()
+	return c.joinAt(self, "", src, opts...)
+}
+
+// joinAt starts a member that listens elsewhere than its URL says; "" is there.
+func (c *circle) joinAt(self, elsewhere string, src peers.Source, opts ...onefill.Option) *member {
+	c.t.Helper()
 	m := c.build(self, src)
-	m.serve()
+	if elsewhere == "" {
+		m.serve()
+	} else {
+		m.serveAt(elsewhere)
+	}
 	g, err := onefill.NewGroup(m.mesh, group, m.load, append(c.opts, opts...)...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	m.Group = g
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = m.mesh.Ready(ctx)
 	return m
 }
 

@@ -218,6 +218,64 @@ func TestConfigThatLetsStrangersInIsRefused(t *testing.T) {
 	}
 }
 
+// Contract: S2
+func TestAuthoritiesOfOneDirectionServeBoth(t *testing.T) {
+	ca := newIssuer(t)
+	cert := ca.issue(t, time.Hour, "a.test")
+	for what, cfg := range map[string]*tls.Config{
+		"RootCAs":   {Certificates: []tls.Certificate{cert}, RootCAs: ca.pool()},
+		"ClientCAs": {Certificates: []tls.Certificate{cert}, ClientCAs: ca.pool()},
+	} {
+		server, client := configEnds(t, cfg, "a.test")
+		if serverErr, clientErr := meet(server, client, "a.test:1"); serverErr != nil || clientErr != nil {
+			t.Errorf("%s alone: %v, %v", what, serverErr, clientErr)
+		}
+	}
+}
+
+// Contract: S2
+func TestUsersVerificationHoldsBesideNames(t *testing.T) {
+	ca := newIssuer(t)
+	cfg := ca.config(ca.issue(t, time.Hour, "a.test"))
+	_, client := configEnds(t, cfg, "a.test")
+	cfg.VerifyConnection = func(tls.ConnectionState) error { return io.ErrUnexpectedEOF }
+	server, _ := configEnds(t, cfg, "a.test")
+	if serverErr, _ := meet(server, client, "a.test:1"); serverErr == nil {
+		t.Error("what the user's VerifyConnection refused was let in")
+	}
+}
+
+// A resumed session would skip what was verified when it began.
+//
+// Contract: S2
+func TestNoSessionIsResumed(t *testing.T) {
+	ca := newIssuer(t)
+	secretServer, secretClient := secretEnds(t, oldSecret)
+	configServer, configClient := configEnds(t, ca.config(ca.issue(t, time.Hour, "a.test")), "a.test")
+	for what, ends := range map[string][2]*tls.Config{"secrets": {secretServer, secretClient}, "certificates": {configServer, configClient}} {
+		client := ends[1].Clone()
+		client.ClientSessionCache = tls.NewLRUClientSessionCache(8)
+		resumed := false
+		client.VerifyConnection = func(s tls.ConnectionState) error { resumed = resumed || s.DidResume; return nil }
+		for range 3 {
+			if serverErr, clientErr := meet(ends[0], client, "a.test:1"); serverErr != nil || clientErr != nil {
+				t.Fatalf("%s: %v, %v", what, serverErr, clientErr)
+			}
+		}
+		if resumed {
+			t.Errorf("%s: a session was resumed", what)
+		}
+	}
+}
+
+func TestOldVersionsOfTLSAreNotSpoken(t *testing.T) {
+	ca := newIssuer(t)
+	server, client := configEnds(t, ca.config(ca.issue(t, time.Hour, "a.test")), "a.test")
+	if server.MinVersion != tls.VersionTLS12 || client.MinVersion != tls.VersionTLS12 {
+		t.Errorf("the least versions are %x and %x", server.MinVersion, client.MinVersion)
+	}
+}
+
 func TestUsersConfigIsLeftAsItWas(t *testing.T) {
 	ca := newIssuer(t)
 	cfg := ca.config(ca.issue(t, time.Hour, "a.test"))

@@ -92,6 +92,10 @@ func TestReplacedCertificateAndAuthorityCountWithinASecond(t *testing.T) {
 			time.Sleep(reloadEvery)
 			both(step.what)
 		}
+		strangers, _ := a.ends(t, "c.test")
+		if serverErr, _ := meet(strangers, bClient, "a.test:1"); serverErr == nil || !strings.Contains(serverErr.Error(), "10.0.0.2") {
+			t.Errorf("b dials a pool in which it is no member: %v", serverErr)
+		}
 		time.Sleep(5 * time.Hour)
 		both("after the first certificates' end")
 		b.write(t, first.issue(t, time.Hour, "10.0.0.2"), second)
@@ -170,7 +174,7 @@ func TestFilesThatCannotBeUsedAtTheStartAreNamed(t *testing.T) {
 	}
 }
 
-func TestUnchangedFilesAreNotReadAgain(t *testing.T) {
+func TestFilesAreLookedAtOnceASecondAndReadOnlyIfTheyChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := newIssuer(t)
 		d := newOnDisk(t)
@@ -183,6 +187,11 @@ func TestUnchangedFilesAreNotReadAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		if again, _ := cfg.GetCertificate(nil); again != first {
 			t.Error("the certificate was read again")
+		}
+		d.write(t, ca.issue(t, time.Hour, "a.test"), ca)
+		time.Sleep(reloadEvery / 2)
+		if again, _ := cfg.GetCertificate(nil); again != first {
+			t.Error("the files were looked at again within a second")
 		}
 	})
 }

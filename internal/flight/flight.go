@@ -163,6 +163,13 @@ func (g *Group[V]) Detach(key string) (mark uint64) {
 	return c.mark
 }
 
+// Has reports whether a flight for key can be joined.
+func (g *Group[V]) Has(key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.calls[key] != nil
+}
+
 // Attached reports whether the flight can still be joined: it has not ended and was neither detached nor abandoned.
 func (g *Group[V]) Attached(c *Call[V]) bool {
 	g.mu.Lock()

@@ -5,6 +5,7 @@ package redistest
 import (
 	"context"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -32,20 +33,22 @@ func StartCluster(t testing.TB) *Cluster {
 		t.Fatalf("redis-cli --cluster create: %v\n%s", err, output)
 	}
 	for _, s := range c.Servers {
-		eventually(t, "the Cluster to be complete", func() bool { return info(s.Addr(), "cluster", "cluster_enabled") == "1" && complete(s.Addr()) })
+		eventually(t, "the Cluster to be complete", func() bool { return complete(s.Addr()) })
 	}
 	return c
 }
 
+// complete reports whether a server knows the whole Cluster and answers for it.
 func complete(addr string) bool {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = client.Close() }()
-	slots, err := client.ClusterSlots(context.Background()).Result()
-	served := 0
-	for _, s := range slots {
-		served += s.End - s.Start + 1
+	state, _ := client.ClusterInfo(context.Background()).Result()
+	for _, line := range []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:3"} {
+		if !strings.Contains(state, line+"\r\n") {
+			return false
+		}
 	}
-	return err == nil && served == 16384
+	return true
 }
 
 // Client returns a client of the Cluster, with options changed by the given functions, and closes it when the test ends.

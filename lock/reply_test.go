@@ -1,0 +1,83 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onefill/onefill/lock"
+)
+
+// Contract: K4
+func TestALostReplyToALockIsRecognisedAsOnesOwn(t *testing.T) {
+	for what, take := range takers {
+		t.Run(what, func(t *testing.T) {
+			inFakeTime(t, func(w *world) {
+				n := &network{}
+				c, rdb, done := w.clientOver(w.rdb(n), lock.Config{})
+				defer done()
+				want(w.t, rdb.Ping(w.t.Context()).Err(), nil)
+				synctest.Wait()
+				n.set(func(n *network) { n.swallows = 1 })
+				l := must(w.t)(take(c)(w.t.Context()))
+				if n.swallows != 0 {
+					w.t.Fatal("no reply was lost")
+				}
+				want(w.t, l.Release(w.t.Context()), nil)
+			})
+		})
+	}
+}
+
+// takers are the ways to a lease.
+var takers = map[string]func(*lock.Client) func(context.Context) (*lock.Lease, error){
+	"Lock":       func(c *lock.Client) func(context.Context) (*lock.Lease, error) { return c.Mutex("m").Lock },
+	"RLock":      func(c *lock.Client) func(context.Context) (*lock.Lease, error) { return c.RWMutex("m").RLock },
+	"RW Lock":    func(c *lock.Client) func(context.Context) (*lock.Lease, error) { return c.RWMutex("m").Lock },
+	"TryAcquire": func(c *lock.Client) func(context.Context) (*lock.Lease, error) { return c.Semaphore("m", 1).TryAcquire },
+}
+
+// Contract: K2
+func TestALockThatIsCancelledWhileItsReplyIsOnTheWayIsGivenBack(t *testing.T) {
+	for what, take := range takers {
+		t.Run(what, func(t *testing.T) {
+			inFakeTime(t, func(w *world) {
+				n := &network{}
+				c, rdb, done := w.clientOver(w.rdb(n), lock.Config{})
+				defer done()
+				want(w.t, rdb.Ping(w.t.Context()).Err(), nil)
+				n.set(func(n *network) { n.delay = 200 * time.Millisecond })
+				began := time.Now()
+				_, err := take(c)(within(w.t, 50*time.Millisecond))
+				want(w.t, err, context.DeadlineExceeded)
+				if took := time.Since(began); took != 50*time.Millisecond {
+					w.t.Fatalf("took %v", took)
+				}
+				n.set(func(n *network) { n.delay = 0 })
+				time.Sleep(time.Second) // a tenth of the TTL
+				other, _, closeOther := w.redisClient(lock.Config{})
+				defer closeOther()
+				l := must(w.t)(take(other)(within(w.t, time.Nanosecond)))
+				want(w.t, l.Release(w.t.Context()), nil)
+			})
+		})
+	}
+}
+
+// Contract: K5
+func TestAServerThatDoesNotAnswerCostsTheTimeoutAndNoMore(t *testing.T) {
+	inFakeTime(t, func(w *world) {
+		n := &network{}
+		c, rdb, done := w.clientOver(w.rdb(n), lock.Config{Timeout: 300 * time.Millisecond})
+		defer done()
+		want(w.t, rdb.Ping(w.t.Context()).Err(), nil)
+		n.set(func(n *network) { n.cut = time.Now().Add(time.Minute) })
+		began := time.Now()
+		_, err := c.Mutex("m").Lock(w.t.Context())
+		want(w.t, err, lock.ErrUnavailable)
+		if took := time.Since(began); took != 300*time.Millisecond {
+			w.t.Fatalf("took %v", took)
+		}
+	})
+}
