@@ -22,7 +22,8 @@ func (g *core) fetch(ctx context.Context, c *call, p Peer, key string, have uint
 		defer context.AfterFunc(gone, cancel)()
 	}
 	ctx, trip, end := g.mesh.begin(ctx, Trip{Kind: TripFetch, Group: g.name, Key: key, Peer: p.ID(), BaggageKeys: g.set.baggage})
-	ask := g.newAsk(ctx, c, key, have)
+	ask := new(Ask)
+	g.fillAsk(ctx, ask, c, key, have)
 	ask.Trace, ask.Baggage = trip.Trace, trip.Baggage
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		var a *Answer
@@ -72,12 +73,12 @@ func (g *core) pause(c *call, d time.Duration) error {
 	return nil
 }
 
-func (g *core) newAsk(ctx context.Context, c *call, key string, have uint64) *Ask {
-	return &Ask{
+func (g *core) fillAsk(ctx context.Context, ask *Ask, c *call, key string, have uint64) {
+	*ask = Ask{
 		Group: g.name, Version: g.set.version, Key: key, Have: have,
 		Floor: g.cache.Floor(g.cache.Hash(g.account, key)),
 		Chain: chainFrom(ctx),
-		Waits: c.SetRemote,
+		Waits: c,
 	}
 }
 

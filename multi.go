@@ -17,18 +17,15 @@ import (
 // the values that it has together with the errors for the other keys, joined: errors.Is finds ErrNotFound if any key was not found. Keys that occur twice
 // count once. It waits no longer than ctx allows. The values are shared, as with Get.
 func (g *Group[V]) GetMulti(ctx context.Context, keys []string) (map[string]V, error) {
-	entries, err := g.getMulti(ctx, keys)
-	values := make(map[string]V, len(entries))
-	errs := []error{err}
-	for key, e := range entries {
+	values := make(map[string]V, len(keys))
+	m := &multi{g: g.core, ctx: ctx, put: func(key string, e *entry) (err error) {
 		v, err := g.typed(e)
-		if err != nil {
-			errs = append(errs, keyError(key, err))
-			continue
+		if err == nil {
+			values[key] = v
 		}
-		values[key] = v
-	}
-	return values, errors.Join(errs...)
+		return err
+	}}
+	return values, m.run(keys)
 }
 
 // Refresh loads keys again now, in the processes that own them, whatever is cached, and drops the copies that other processes have. Until the new value is
@@ -87,24 +84,14 @@ func (g *core) refresh(ctx context.Context, key string) error {
 	return g.spreadDrop(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: []string{key}, Number: f.Number - 1})
 }
 
-func (g *core) getMulti(ctx context.Context, keys []string) (map[string]*entry, error) {
-	m := &multi{g: g, ctx: ctx, entries: make(map[string]*entry, len(keys)), peers: make(map[Peer][]*wait)}
-	for _, key := range keys {
-		m.add(key)
-	}
-	m.start()
-	return m.collect()
-}
-
 // multi is one GetMulti under way.
 type multi struct {
-	g       *core
-	ctx     context.Context
-	entries map[string]*entry
-	seen    map[string]bool
-	errs    []error
+	g    *core
+	ctx  context.Context
+	put  func(key string, e *entry) error // takes what was found
+	errs []error
 
-	waits []*wait
+	waits []wait
 	peers map[Peer][]*wait // what is to be asked of each owner
 	own   batch            // what is to be loaded here in one call
 }
@@ -118,16 +105,22 @@ type wait struct {
 	route   Route
 }
 
+func (m *multi) run(keys []string) error {
+	m.waits = make([]wait, 0, len(keys)) // never grows, so that pointers into it hold
+	seen := make(map[string]struct{}, len(keys))
+	for _, key := range keys {
+		before := len(seen)
+		if seen[key] = struct{}{}; len(seen) > before {
+			m.add(key)
+		}
+	}
+	m.start()
+	return m.collect()
+}
+
 // add looks a key up and joins or begins its flight.
 func (m *multi) add(key string) {
 	g := m.g
-	if m.entries[key] != nil || m.seen[key] {
-		return
-	}
-	if m.seen == nil {
-		m.seen = make(map[string]bool)
-	}
-	m.seen[key] = true
 	if e := g.read(key); e != nil {
 		g.stats.hits.Add(1)
 		m.found(key, e, nil)
@@ -137,8 +130,8 @@ func (m *multi) add(key string) {
 		m.found(key, nil, err)
 		return
 	}
-	w := &wait{key: key, route: g.mesh.route(g.name, key)}
-	m.waits = append(m.waits, w)
+	m.waits = append(m.waits, wait{key: key, route: g.mesh.route(g.name, key)})
+	w := &m.waits[len(m.waits)-1]
 	if count(chainFrom(m.ctx), g.digest(key)) > 0 {
 		return
 	}
@@ -150,6 +143,9 @@ func (m *multi) add(key string) {
 	switch {
 	case !w.leads:
 	case w.route[0] != nil:
+		if m.peers == nil {
+			m.peers = make(map[Peer][]*wait)
+		}
 		m.peers[w.route[0]] = append(m.peers[w.route[0]], w)
 	case g.loadMany != nil:
 		m.own.add(w.c, nil)
@@ -171,9 +167,10 @@ func (m *multi) ask(p Peer, waits []*wait) {
 	g := m.g
 	ctx := context.WithoutCancel(m.ctx)
 	ctx, trip, end := g.mesh.begin(ctx, Trip{Kind: TripFetch, Group: g.name, Peer: p.ID(), BaggageKeys: g.set.baggage})
-	asks := make([]*Ask, len(waits))
+	memory, asks := make([]Ask, len(waits)), make([]*Ask, len(waits))
 	for i, w := range waits {
-		asks[i] = g.newAsk(ctx, w.c, w.key, 0)
+		asks[i] = &memory[i]
+		g.fillAsk(ctx, asks[i], w.c, w.key, 0)
 		asks[i].Trace, asks[i].Baggage = trip.Trace, trip.Baggage
 	}
 	started := g.mesh.tasks.Go(func(context.Context) {
@@ -200,18 +197,19 @@ func (m *multi) ask(p Peer, waits []*wait) {
 }
 
 // collect waits for the flights.
-func (m *multi) collect() (map[string]*entry, error) {
+func (m *multi) collect() error {
 	var from *flight.Node
 	if s := scopeFrom(m.ctx); s != nil && len(m.waits) > 0 {
 		from = s.flight
 		back := s.place.lend()
 		defer back(m.ctx)
 	}
-	for _, w := range m.waits {
+	for i := range m.waits {
+		w := &m.waits[i]
 		f, err := m.wait(w, from)
 		m.found(w.key, f.entry, err)
 	}
-	return m.entries, errors.Join(m.errs...)
+	return errors.Join(m.errs...)
 }
 
 // wait waits for one flight, as share does; from is the flight that waits.
@@ -235,11 +233,12 @@ func (m *multi) found(key string, e *entry, err error) {
 	if err == nil {
 		e, err = known(e)
 	}
+	if err == nil {
+		err = m.put(key, e)
+	}
 	if err != nil {
 		m.errs = append(m.errs, keyError(key, err))
-		return
 	}
-	m.entries[key] = e
 }
 
 // keyError says which key of a call an error belongs to.

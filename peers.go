@@ -75,7 +75,7 @@ type Ask struct {
 	Baggage []string // declared baggage: name, value, name, value, …
 
 	// Waits, where set, is told the flights that the peer's fill waits for, whenever they change.
-	Waits func(flights []uint64)
+	Waits interface{ SetRemote(flights []uint64) }
 }
 
 // Status says what kind of Answer an Answer is.

@@ -167,7 +167,7 @@ func TestWaitersDeadlineFreesItAlone(t *testing.T) {
 			}
 		}
 		for _, r := range results[2:] {
-			if r.err != context.DeadlineExceeded || r.after != 51*time.Millisecond { //nolint:errorlint // its very own error
+			if r.err != context.DeadlineExceeded || r.after != 51*time.Millisecond { // its very own error
 				t.Errorf("a caller with a deadline of 50 ms: %+v", r)
 			}
 		}

@@ -66,3 +66,6 @@ func channelOf(space string) string { return space + ":m" }
 
 // probeOf is a key that is written to find out whether Redis can be written to.
 func probeOf(space string) string { return space + ":probe" }
+
+// all returns the names in the order that the scripts want.
+func (n names) all() []string { return []string{n.value, n.claim, n.fence, n.outcome} }

@@ -6,6 +6,7 @@
 //   - A full Redis refuses a script's first write only, since what follows belongs to work that has begun. So the first write is the one that a full Redis
 //     may refuse, and where nothing must be refused a DEL comes first.
 //   - Fences are decimal numbers of 16 digits, so that strings compare as numbers do. They stay below 2^53, where Lua's numbers are exact.
+//   - A fence whose claim has ended carries a mark, "d": a renewal that was under way meanwhile must not bring the claim back.
 //   - Every key gets an end.
 
 package l2
@@ -31,7 +32,7 @@ const luaMint = `
 local function mint(floor)
   local time = redis.call('TIME')
   local last = redis.pcall('GET', KEYS[3])
-  last = type(last) == 'string' and tonumber(last) or 0
+  last = type(last) == 'string' and tonumber(string.sub(last, 1, 16)) or 0
   if not (last >= 0 and last < 9e15) then last = 0 end
   return string.format('%016.0f', math.max(time[1] * 1000000 + time[2], last + 1, floor + 1))
 end
@@ -83,13 +84,16 @@ return {4, minted, 0, old, ''}
 `)
 
 	// scriptFill stores what a load has made and releases the claim. ARGV: token, fence, life in ms (0: not to be stored), envelope, ms for which those
-	// who waited find it as outcome (0: not at all). It returns 1; 0 where the fence is not the key's last; 2 where someone waits for the outcome and the
-	// envelope is missing: then nothing has happened.
+	// who waited find it as outcome (0: not at all), ms to keep the fence. It returns 1, also where it has done so before; 0 where the fence is not the
+	// key's last; 2 where someone waits for the outcome and the envelope is missing: then nothing has happened.
 	scriptFill = redis.NewScript(luaHolder + `
 local token, _, waits = holder()
 local mine = token == ARGV[1]
+local fence = redis.pcall('GET', KEYS[3])
 local reply = 0
-if redis.pcall('GET', KEYS[3]) == ARGV[2] then
+if fence == ARGV[2] .. 'd' then
+  reply = 1
+elseif fence == ARGV[2] then
   reply = 1
   if ARGV[3] ~= '0' then
     local result = redis.pcall('SET', KEYS[1], ARGV[4], 'PX', ARGV[3])
@@ -103,6 +107,7 @@ if redis.pcall('GET', KEYS[3]) == ARGV[2] then
     redis.call('DEL', KEYS[1])
   end
   redis.call('DEL', KEYS[4])
+  redis.call('SET', KEYS[3], ARGV[2] .. 'd', 'PX', ARGV[6])
   if mine and waits and ARGV[4] ~= '' and ARGV[5] ~= '0' then redis.pcall('SET', KEYS[4], ARGV[4], 'PX', ARGV[5]) end
 end
 if mine then
@@ -112,12 +117,13 @@ end
 return reply
 `)
 
-	// scriptAbandon releases the claim and leaves an envelope that says why to those who waited. ARGV: token, envelope ('' for none), its life in ms. It
-	// returns whether the claim was there.
+	// scriptAbandon releases the claim and leaves an envelope that says why to those who waited. ARGV: token, envelope ('' for none), its life in ms, ms
+	// to keep the fence. It returns whether the claim was there.
 	scriptAbandon = redis.NewScript(luaHolder + `
-local token, _, waits = holder()
+local token, fence, waits = holder()
 if token ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[2])
+if redis.pcall('GET', KEYS[3]) == fence then redis.call('SET', KEYS[3], fence .. 'd', 'PX', ARGV[4]) end
 if waits then
   if ARGV[2] ~= '' then redis.pcall('SET', KEYS[4], ARGV[2], 'PX', ARGV[3]) end
   redis.call('PUBLISH', KEYS[2], '')
@@ -171,5 +177,10 @@ return minted
 	scriptProbe = redis.NewScript(`
 redis.call('SET', KEYS[1], '', 'PX', 1000)
 return 1
+`)
+
+	// scriptPublish publishes without a key. ARGV: channel, message.
+	scriptPublish = redis.NewScript(`
+return redis.call('PUBLISH', ARGV[1], ARGV[2])
 `)
 )

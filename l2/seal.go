@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -27,6 +26,8 @@ var (
 // seal closes bodies as its Config says and opens all forms. It is safe for concurrent use.
 type seal struct {
 	above        int // compress from here on, negative for never
+	packer       *zstd.Encoder
+	unpacker     *zstd.Decoder
 	keys         []cipherKey
 	migratePlain bool
 }
@@ -38,6 +39,13 @@ type cipherKey struct {
 
 func newSeal(cfg Config) (*seal, error) {
 	s := &seal{above: cfg.CompressAbove, migratePlain: cfg.MigratePlain}
+	var err error
+	if s.packer, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false)); err != nil {
+		return nil, fmt.Errorf("l2: Redis: %w", err)
+	}
+	if s.unpacker, err = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxUnpacked)); err != nil {
+		return nil, fmt.Errorf("l2: Redis: %w", err)
+	}
 	for i, k := range cfg.Keys {
 		block, err := aes.NewCipher(k.Secret)
 		if err != nil {
@@ -52,28 +60,6 @@ func newSeal(cfg Config) (*seal, error) {
 	return s, nil
 }
 
-// packer and unpacker are shared: each serves any number of bodies at once, and holds buffers of its own.
-var (
-	packer   = sync.OnceValue(newPacker)
-	unpacker = sync.OnceValue(newUnpacker)
-)
-
-func newPacker() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false))
-	if err != nil {
-		panic(err) // the options are constants
-	}
-	return e
-}
-
-func newUnpacker() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxUnpacked))
-	if err != nil {
-		panic(err) // the options are constants
-	}
-	return d
-}
-
 // overhead is how many bytes close may add.
 func (s *seal) overhead() int {
 	if len(s.keys) == 0 {
@@ -85,7 +71,7 @@ func (s *seal) overhead() int {
 // close packs and encrypts the body at the end of b, a header and a plain body, and notes in the header how. address is what the body is bound to.
 func (s *seal) close(b, address []byte) []byte {
 	if size := len(b) - bodyAt; s.above >= 0 && size >= s.above && size <= maxUnpacked {
-		if packed := packer().EncodeAll(b[bodyAt:], nil); len(packed) < size {
+		if packed := s.packer.EncodeAll(b[bodyAt:], nil); len(packed) < size {
 			b = append(b[:bodyAt], packed...)
 			b[formAt] |= compressed
 		}
@@ -120,7 +106,7 @@ func (s *seal) open(envelope string, address []byte) (string, error) {
 	if form&compressed == 0 {
 		return body, nil
 	}
-	plain, err := unpacker().DecodeAll([]byte(body), nil)
+	plain, err := s.unpacker.DecodeAll([]byte(body), nil)
 	if err != nil {
 		return "", errPacking
 	}

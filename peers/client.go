@@ -30,6 +30,8 @@ const (
 	maxConns = 64
 	// maxGather bounds the bytes of one request's questions; what is more goes with the next one.
 	maxGather = 256 << 10
+	// maxForgets bounds the forgets that wait to be sent; what a peer is not told of it works on for nothing.
+	maxForgets = maxAsks / 2
 	// maxAnswer bounds one frame of a peer's answer.
 	maxAnswer = 1 << 30
 )
@@ -100,7 +102,7 @@ func (l *link) ID() string { return l.id }
 func (l *link) Fetch(ctx context.Context, asks []*onefill.Ask, reply func(int, *onefill.Answer, error)) {
 	var left sync.WaitGroup
 	left.Add(len(asks))
-	questions := make([]*question, len(asks))
+	questions := make([]question, len(asks))
 	l.mu.Lock()
 	if err := l.unusable(); err != nil {
 		l.mu.Unlock()
@@ -111,8 +113,8 @@ func (l *link) Fetch(ctx context.Context, asks []*onefill.Ask, reply func(int, *
 	}
 	for i, ask := range asks {
 		l.lastID++
-		q := &question{id: l.lastID, ask: ask, place: i, reply: reply, left: &left}
-		questions[i] = q
+		q := &questions[i]
+		*q = question{id: l.lastID, ask: ask, place: i, reply: reply, left: &left}
 		l.queue = append(l.queue, q)
 	}
 	batch := l.nextBatch()
@@ -198,32 +200,31 @@ func (l *link) post(b *batch) {
 	}
 }
 
-// mark lets the next batch go, once for each batch; at its end the batch gives back its place among the posts.
+// mark lets the next batch go, once for each batch; at its end the batch gives back its place among the posts. Where others wait already, or were answered
+// together and will ask again, a task sends the next batch once all of them had their turn: otherwise the first one would leave with a question of its own.
 func (l *link) mark(b *batch, ended bool) {
 	l.mu.Lock()
-	if !b.marked {
-		b.marked, l.gathering = true, false
-	}
 	if ended {
 		l.posts--
 	}
-	waiting := len(l.queue) > 0
-	l.mu.Unlock()
-	if waiting {
-		l.pool.tasks.Go(func(context.Context) {
-			runtime.Gosched() // those whom the last answers woke come along
-			l.pump()
-		})
+	next := !l.gathering && len(l.queue) > 0 // a place among the posts was missing
+	if !b.marked {
+		b.marked = true
+		next = len(l.queue) > 0 || len(b.questions) > 1
+		l.gathering = next
 	}
-}
-
-// pump sends what is in the queue.
-func (l *link) pump() {
-	l.mu.Lock()
-	b := l.nextBatch()
 	l.mu.Unlock()
-	if b != nil {
-		l.post(b)
+	if next {
+		l.pool.tasks.Go(func(context.Context) {
+			runtime.Gosched()
+			l.mu.Lock()
+			l.gathering = false
+			b := l.nextBatch()
+			l.mu.Unlock()
+			if b != nil {
+				l.post(b)
+			}
+		})
 	}
 }
 
@@ -245,7 +246,7 @@ func (l *link) take(k wire.Kind, f *wire.Fields) error {
 			q := l.open[a.ID]
 			l.mu.Unlock()
 			if q != nil && q.ask.Waits != nil {
-				q.ask.Waits(a.Waits)
+				q.ask.Waits.SetRemote(a.Waits)
 			}
 		})
 	}
@@ -276,13 +277,15 @@ func (l *link) anyOpen(questions []*question) bool {
 }
 
 // forget answers those of the questions that are still under way with err, and tells the peer that nobody waits for them.
-func (l *link) forget(questions []*question, err error) {
+func (l *link) forget(questions []question, err error) {
 	var gone []*question
 	l.mu.Lock()
-	for _, q := range questions {
-		if l.open[q.id] == q {
+	for i := range questions {
+		if q := &questions[i]; l.open[q.id] == q {
 			delete(l.open, q.id)
-			l.forgets = append(l.forgets, q.id)
+			if len(l.forgets) < maxForgets {
+				l.forgets = append(l.forgets, q.id)
+			}
 			gone = append(gone, q)
 		}
 	}
@@ -305,9 +308,9 @@ func (l *link) forget(questions []*question, err error) {
 	}
 }
 
-func contains(all []*question, q *question) bool {
-	for _, one := range all {
-		if one == q {
+func contains(all []question, q *question) bool {
+	for i := range all {
+		if &all[i] == q {
 			return true
 		}
 	}
@@ -403,7 +406,11 @@ func (l *link) poll(cause error) bool {
 		l.asked = time.Now()
 	}
 	body := newBody(l.hello())
-	for id, q := range l.open {
+	asks := 0
+	for id, q := range l.open { // in no order: where there are too many, each has its turn
+		if asks++; asks > maxAsks || len(body.b) > maxRequest/2 {
+			break
+		}
 		body.b = wire.AppendAsk(body.b, id, true, q.ask)
 	}
 	ctx := l.ctx

@@ -61,8 +61,9 @@ func (n *network) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		return nil, fmt.Errorf("%s: %w", addr, errRefused)
 	}
 	near, far := net.Pipe()
-	c := &conn{Conn: near, net: n, addr: addr}
+	c := &conn{Conn: near, net: n, addr: addr, buffer: make(chan []byte, 16), closed: make(chan struct{})}
 	n.track(c)
+	go c.pump()
 	select {
 	case l.incoming <- far:
 		return c, nil
@@ -118,7 +119,7 @@ func (n *network) kill(addr string) {
 		l.Close()
 	}
 	for c := range conns {
-		c.Conn.Close()
+		c.Close()
 	}
 }
 
@@ -146,19 +147,42 @@ func (n *network) lighten(addr string) {
 	delete(n.dark, addr)
 }
 
-// conn is the dialling end of a connection.
+// conn is the dialling end of a connection. It buffers what is written a little, as a socket does: ends that write at the same time do not block each other.
 type conn struct {
 	net.Conn
-	net  *network
-	addr string
-	lost atomic.Bool
+	net    *network
+	addr   string
+	lost   atomic.Bool
+	buffer chan []byte
+	once   sync.Once
+	closed chan struct{}
 }
 
 func (c *conn) Write(b []byte) (int, error) {
 	if c.lost.Load() {
 		return len(b), nil
 	}
-	return c.Conn.Write(b)
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	case c.buffer <- append([]byte(nil), b...):
+		return len(b), nil
+	}
+}
+
+// pump sends what was written.
+func (c *conn) pump() {
+	for {
+		select {
+		case b := <-c.buffer:
+			if _, err := c.Conn.Write(b); err != nil {
+				c.Close()
+				return
+			}
+		case <-c.closed:
+			return
+		}
+	}
 }
 
 func (c *conn) Read(b []byte) (int, error) {
@@ -174,6 +198,7 @@ func (c *conn) Close() error {
 	c.net.mu.Lock()
 	delete(c.net.conns[c.addr], c)
 	c.net.mu.Unlock()
+	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }
 

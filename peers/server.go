@@ -26,8 +26,9 @@ const (
 	holdResponse = 20 * time.Millisecond
 	// maxRequest bounds the bytes of one request; a Set carries its value.
 	maxRequest = 64 << 20
-	// maxAsks bounds the questions of one request.
-	maxAsks = 1 << 16
+	// maxAsks bounds the questions of one request, maxFrames all that it says.
+	maxAsks   = 1 << 16
+	maxFrames = 2 * maxAsks
 
 	maxHeader         = 16 << 10
 	readHeaderTimeout = 5 * time.Second
@@ -116,16 +117,17 @@ func (p *Pool) serve(w http.ResponseWriter, r *http.Request) {
 func (p *Pool) read(in *wire.Reader) (*request, error) {
 	req := &request{}
 	last := &onefill.Ask{}
-	for first := true; ; first = false {
+	for frames := 0; ; frames++ {
 		kind, f, err := in.Next()
-		if errors.Is(err, io.EOF) && !first {
+		switch first := frames == 0; {
+		case errors.Is(err, io.EOF) && !first:
 			return req, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
-		}
-		if first != (kind == wire.KindHello) {
+		case first != (kind == wire.KindHello):
 			return nil, fmt.Errorf("%w: hello comes first and once", wire.ErrFormat)
+		case frames == maxFrames:
+			return nil, fmt.Errorf("%w: more than %d frames", wire.ErrTooLarge, maxFrames)
 		}
 		switch kind {
 		case wire.KindHello:

@@ -137,6 +137,10 @@ func (s *session) room(most int) int {
 func (s *session) add(id uint64, waits []uint64, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if twice := s.pending[id]; twice != nil && twice.answer == nil { // the peer's transport has repeated the request on another connection
+		s.running--
+		twice.leave()
+	}
 	s.pending[id] = &pending{leave: leave, waits: waits}
 	s.running++
 }

@@ -107,7 +107,7 @@ func AppendAnswer(b []byte, id uint64, a *onefill.Answer) []byte {
 }
 
 func appendAnswer(b []byte, a *onefill.Answer) []byte {
-	b = append(b, byte(a.Status))
+	b = binary.AppendUvarint(b, uint64(a.Status))
 	b = appendFlag(b, a.Final)
 	b = appendString(b, a.Data)
 	b = binary.AppendUvarint(b, uint64(max(a.Life, 0)))
@@ -246,7 +246,7 @@ const (
 // AppendRefuse appends a refusal with a text for a log.
 func AppendRefuse(b []byte, why Refusal, text string) []byte {
 	b, at := begin(b, KindRefuse)
-	b = append(b, byte(why))
+	b = binary.AppendUvarint(b, uint64(why))
 	return end(appendString(b, text), at)
 }
 
