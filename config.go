@@ -39,6 +39,7 @@ const (
 	DefaultJitter        = 0.1
 	DefaultRetryAfter    = time.Second
 	DefaultBeta          = 1.0
+	DefaultPatience      = 5 * time.Second
 	DefaultMaxRefreshes  = 16
 	DefaultMaxValueBytes = 16 << 20
 	DefaultMaxKeyBytes   = 4 << 10
@@ -61,6 +62,8 @@ type settings struct {
 	maxBytes                              int64
 	version                               string
 	cancelAbandoned, copies               bool
+	patience                              time.Duration
+	loadAnyway, noTier, noClaim           bool
 	codec, loadBatch                      any
 	baggage                               []string
 
@@ -70,7 +73,7 @@ type settings struct {
 func newSettings(opts []Option) (*settings, error) {
 	s := &settings{
 		ttl: DefaultTTL, hotTTL: DefaultHotTTL, loadTimeout: DefaultLoadTimeout, jitter: DefaultJitter,
-		retryAfter: DefaultRetryAfter, beta: DefaultBeta, maxRefreshes: DefaultMaxRefreshes,
+		patience: DefaultPatience, retryAfter: DefaultRetryAfter, beta: DefaultBeta, maxRefreshes: DefaultMaxRefreshes,
 		maxValueBytes: DefaultMaxValueBytes, maxKeyBytes: DefaultMaxKeyBytes,
 	}
 	for _, o := range opts {
@@ -210,6 +213,22 @@ func CancelAbandoned() Option { return func(s *settings) { s.cancelAbandoned = t
 
 // Copy gives each caller a value of its own, decoded anew for each Get. By default callers share one value, which they must not modify.
 func Copy() Option { return func(s *settings) { s.copies = true } }
+
+// Patience is how long a fill waits for another cluster's load before a stale value in the tier serves, if there is one, or LoadAnyway applies: 5 seconds by
+// default. It must be above zero. Without either it goes on waiting for as long as the other holds its claim.
+func Patience(d time.Duration) Option {
+	return func(s *settings) { s.requirePositive("Patience", d); s.patience = d }
+}
+
+// LoadAnyway makes a fill that has waited for Patience load beside the other cluster's living holder. The value is for those who wait here, and stays in this
+// pool. By default nothing ever loads beside a living holder.
+func LoadAnyway() Option { return func(s *settings) { s.loadAnyway = true } }
+
+// NoTier keeps the group out of the tier: each pool loads for itself. For loads that are cheaper than a trip.
+func NoTier() Option { return func(s *settings) { s.noTier = true } }
+
+// NoClaim shares the group's values through the tier without claims: clusters may load a key at the same time, and none waits for another.
+func NoClaim() Option { return func(s *settings) { s.noClaim = true } }
 
 // Codec turns values into bytes and back. Decode must accept what any process of the group encodes, must not keep or modify its argument, and both must be
 // safe for concurrent use.

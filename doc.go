@@ -12,13 +12,16 @@
 //
 //	u, err := users.Get(ctx, "42")
 //
-// Package peers is the pool over HTTP. Without Peers a process is a pool of one.
+// Package peers is the pool over HTTP. Without Peers a process is a pool of one. Package l2 is the tier, a Redis that pools share; without it each pool loads a
+// key for itself.
 //
 // # One read
 //
 // Get looks into this process's memory. If the key is not there, fresh, it asks the process that owns it, all processes agreeing who that is, and that
-// process looks into its memory, joins the load that is under way, or starts one. If the owner cannot be reached the next in rank is asked; if that cannot
-// be reached either, the process loads the value itself.
+// process looks into its memory, joins the load that is under way, or starts one. If the owner cannot be reached, the next in rank is asked; if that cannot
+// be reached either, the process loads the value itself. With a tier, whoever fills a key looks there first, and claims it before loading.
+//
+// Values are fresh for [TTL]. One that is read near its end is loaded again in the background; with [StaleFor] it is also served after its end while that goes on.
 //
 // # Concurrency
 //

@@ -179,10 +179,18 @@ func (g *core) filling(ctx context.Context, c *call, have uint64) (found, error)
 	if e := g.fresh(c.Key()); e != nil && e.Number > have { // arrived while we queued
 		return found{e, OutcomeLocal}, nil
 	}
-	if g.mesh.tier != nil {
+	if g.tier() != nil {
 		return g.throughTier(ctx, c, have)
 	}
 	return g.load(ctx, c, c.Key(), nil)
+}
+
+// tier is the store that the group shares with other clusters, nil where there is none.
+func (g *core) tier() Tier {
+	if g.set.noTier {
+		return nil
+	}
+	return g.mesh.tier
 }
 
 // share joins the flight for key, or starts one that does work, and waits for what it brings. Where waiting would never end, because that flight waits for

@@ -70,9 +70,12 @@ func (g *core) invalidate(ctx context.Context, inv *Invalidation) error {
 	var err error
 	for range rounds {
 		inv.Number = g.mesh.nextNumber()
-		tierErr := g.mesh.invalidateTier(ctx, inv)
-		if inv.Value != nil { // a number of its own: of two Sets with the same number, the later one finds it and goes round again
-			inv.Value.Number = g.mesh.nextNumber()
+		tierErr := g.invalidateTier(ctx, inv)
+		if inv.Value != nil {
+			inv.Value.Number = inv.Number
+			if g.tier() == nil || tierErr != nil { // Lamport's numbers may tie: of two Sets, the later one finds the other's value and goes round again
+				inv.Value.Number = g.mesh.nextNumber()
+			}
 			inv.Value.Vouched = inv.Value.Number
 		}
 		own := g.mesh.Apply(inv)
@@ -98,11 +101,11 @@ func (g *core) spreadDrop(ctx context.Context, inv *Invalidation) error {
 }
 
 // invalidateTier applies inv to the tier, whose number for it counts from then on.
-func (m *Mesh) invalidateTier(ctx context.Context, inv *Invalidation) error {
-	if m.tier == nil {
+func (g *core) invalidateTier(ctx context.Context, inv *Invalidation) error {
+	if g.tier() == nil {
 		return nil
 	}
-	number, err := m.tier.Invalidate(ctx, inv, m.Clock())
+	number, err := g.tier().Invalidate(ctx, inv, g.mesh.Clock())
 	if err == nil {
 		inv.Number = number
 	}

@@ -80,7 +80,11 @@ func (g *core) deliver(ctx context.Context, flights *flight.Group[found], c *cal
 	if claim != nil && !g.store(ctx, claim, e) {
 		return
 	}
-	g.keep(e, g.vouch(flights, c))
+	vouched := g.vouch(flights, c)
+	if !flights.Attached(c) { // invalidated meanwhile, perhaps before its number was marked: for those who wait, here and elsewhere
+		e.Flags |= finalEntry
+	}
+	g.keep(e, vouched)
 }
 
 // store hands an entry to the tier and reports whether it may be kept: not if the tier says that the claim was lost.

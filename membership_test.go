@@ -38,6 +38,7 @@ func TestProcessesThatEachThinkAnotherOwnsAKeyAllGetAValue(t *testing.T) {
 			}
 			src := &countingSource{took: 100 * time.Millisecond}
 			groups := inAll(t, all, "users", src.load)
+			synctest.Wait() // all sources have spoken
 			for i, p := range all {
 				if err := p.mesh.Ready(t.Context()); err != nil {
 					t.Fatal(err)

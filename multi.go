@@ -328,7 +328,7 @@ func (g *core) loadBatch(ctx context.Context, calls []*call) {
 // claimBatch claims the keys of a batch from the tier, all at once, and returns those that are this process's to load, with their claims. What the tier has is
 // taken, and what another cluster is filling goes on alone. A claim is nil where the tier is down or there is none.
 func (g *core) claimBatch(ctx context.Context, calls []*call) (mine []*call, claims []Claim) {
-	if g.mesh.tier == nil {
+	if g.tier() == nil {
 		return calls, make([]Claim, len(calls))
 	}
 	replies, errs := make([]ClaimReply, len(calls)), make([]error, len(calls))

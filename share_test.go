@@ -226,12 +226,12 @@ func TestCancelAbandonedCancelsTheLoadThatNobodyWaitsFor(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := newMeshes(t, 2)
-				var cancelled, loads int
+				var cancelled, loads atomic.Int64
 				groups := inAll(t, all, "users", func(ctx context.Context, key string) (string, error) {
-					loads++
+					loads.Add(1)
 					select {
 					case <-ctx.Done():
-						cancelled++
+						cancelled.Add(1)
 						time.Sleep(slow) // it takes its time to give up
 						return "", ctx.Err()
 					case <-time.After(slow):
@@ -245,11 +245,11 @@ func TestCancelAbandonedCancelsTheLoadThatNobodyWaitsFor(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(10 * time.Millisecond) // the cancelled flight is still there: a caller that comes now starts its own
-				if cancelled != 1 {
-					t.Fatalf("%d loads were cancelled", cancelled)
+				if cancelled.Load() != 1 {
+					t.Fatalf("%d loads were cancelled", cancelled.Load())
 				}
-				if v, err := groups[0].Get(t.Context(), key); v != key || err != nil || loads != 2 {
-					t.Errorf("a caller that came after it was cancelled: %q, %v, %d loads", v, err, loads)
+				if v, err := groups[0].Get(t.Context(), key); v != key || err != nil || loads.Load() != 2 {
+					t.Errorf("a caller that came after it was cancelled: %q, %v, %d loads", v, err, loads.Load())
 				}
 			})
 		})
@@ -303,10 +303,10 @@ func TestLoadTimeoutCancelsTheLoadersContext(t *testing.T) {
 func TestLoaderThatIgnoresItsContextIsGivenUpAndItsLateValueDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMeshes(t, 2)
-		returned := false
+		var returned atomic.Bool
 		groups := inAll(t, all, "users", func(context.Context, string) (string, error) {
 			time.Sleep(10 * time.Second)
-			returned = true
+			returned.Store(true)
 			return "late", nil
 		}, onefill.LoadTimeout(time.Second))
 		for i, r := range together(2, func(i int) (string, error) { return groups[i].Get(t.Context(), "key") }) {
@@ -315,7 +315,7 @@ func TestLoaderThatIgnoresItsContextIsGivenUpAndItsLateValueDropped(t *testing.T
 			}
 		}
 		time.Sleep(10 * time.Second)
-		if !returned {
+		if !returned.Load() {
 			t.Error("the loader did not return")
 		}
 		for i, g := range groups {

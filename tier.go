@@ -43,10 +43,11 @@ type TierKey struct{ Group, Version, Key string }
 
 // ClaimAsk is what a process says when it reads or claims.
 type ClaimAsk struct {
-	Have   uint64 // the number of a value that it has already, or cannot decode: only a newer one serves; 0 for none
-	Waited uint64 // the fence of the claim that it has waited for, 0 for none: a failure of that load is its answer
-	Floor  uint64 // the highest number that it knows for the key
-	Flight uint64 // the ID of the fill that asks
+	NoClaim bool   // do not hold others off: without a value the reply is ClaimGranted, whoever else fills
+	Have    uint64 // the number of a value that it has already, or cannot decode: only a newer one serves; 0 for none
+	Waited  uint64 // the fence of the claim that it has waited for, 0 for none: a failure of that load is its answer
+	Floor   uint64 // the highest number that it knows for the key
+	Flight  uint64 // the ID of the fill that asks
 }
 
 // ClaimState says what came of a Claim.
@@ -101,6 +102,12 @@ func (g *core) throughTier(ctx context.Context, c *call, have uint64) (found, er
 			return g.load(ctx, c, c.Key(), nil)
 		case reply.State == ClaimGranted:
 			return g.load(ctx, c, c.Key(), reply.Claim)
+		case reply.State == ClaimHeld && g.patience(w) == 0 && reply.Value != nil:
+			f, err := g.takeOutcome(c.Key(), reply.Value)
+			f.how = OutcomeStale
+			return f, err
+		case reply.State == ClaimHeld && g.patience(w) == 0 && g.set.loadAnyway:
+			return g.load(ctx, c, c.Key(), nil)
 		case reply.State == ClaimHeld:
 			if err := g.await(ctx, c, key, reply, w); err != nil {
 				return found{}, err
@@ -124,6 +131,9 @@ type tierWait struct {
 	leased time.Time // until when the holder's lease is known to run
 }
 
+// patience is how much longer a fill waits for another cluster before it looks for a way around, 0 when that is over.
+func (g *core) patience(w *tierWait) time.Duration { return max(0, g.set.patience-time.Since(w.since)) }
+
 // living reports whether the claim that was seen may still be held.
 func (w *tierWait) living() bool { return time.Now().Before(w.leased) }
 
@@ -143,7 +153,7 @@ func (w *tierWait) pause(closing context.Context) error {
 func (g *core) claim(ctx context.Context, c *call, key TierKey, have uint64, w *tierWait) (ClaimReply, error) {
 	ctx, _, end := g.mesh.begin(ctx, Trip{Kind: TripClaim, Group: g.name, Key: key.Key})
 	floor := max(have, g.cache.Floor(g.cache.Hash(g.account, key.Key)))
-	reply, err := g.mesh.tier.Claim(ctx, key, ClaimAsk{Have: have, Waited: w.fence, Floor: floor, Flight: c.ID()})
+	reply, err := g.mesh.tier.Claim(ctx, key, ClaimAsk{NoClaim: g.set.noClaim, Have: have, Waited: w.fence, Floor: floor, Flight: c.ID()})
 	if err == nil {
 		g.mesh.Merge(reply.Fence)
 		if reply.Value != nil {
@@ -164,12 +174,18 @@ func (g *core) await(ctx context.Context, c *call, key TierKey, reply ClaimReply
 	w.fence, w.leased = reply.Fence, time.Now().Add(reply.Left)
 	c.SetRemote(reply.Waits)
 	waiting, cancel := context.WithCancel(ctx)
+	if left := g.patience(w); left > 0 {
+		waiting, cancel = context.WithTimeout(ctx, left)
+	}
 	defer cancel()
 	defer context.AfterFunc(g.mesh.tasks.Context(), cancel)()
 	err := g.mesh.tier.Wait(waiting, key, reply)
 	c.SetRemote(nil)
-	if g.mesh.tasks.Context().Err() != nil {
+	switch {
+	case g.mesh.tasks.Context().Err() != nil:
 		err = ErrClosed
+	case waiting.Err() != nil: // out of patience: the next look at the claim says what there is to do
+		err = nil
 	}
 	end(Result{Number: reply.Fence, Err: err})
 	return err

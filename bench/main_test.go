@@ -58,6 +58,11 @@ func printConfiguration(out io.Writer) {
 		{"otter", "github.com/maypok86/otter/v2"},
 		{"sturdyc", "github.com/viccon/sturdyc"},
 		{"golanglru", "github.com/hashicorp/golang-lru/v2"},
+		{"goredis", "github.com/redis/go-redis/v9"},
+		{"redislock", "github.com/bsm/redislock"},
+		{"redsync", "github.com/go-redsync/redsync/v4"},
+		{"rueidis", "github.com/redis/rueidis"}, // rueidislock is part of it
+		{"rueidisaside", "github.com/redis/rueidis/rueidisaside"},
 	} {
 		fmt.Fprintf(out, "%s: %s\n", rival.key, answer("go", "list", "-m", "-f", "{{.Version}}", rival.module))
 	}

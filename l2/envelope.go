@@ -95,7 +95,7 @@ func number(envelope string) (uint64, bool) {
 	}
 	first, again := envelope[len(envelopeMagic):len(envelopeMagic)+numberDigits], envelope[len(envelopeMagic)+numberDigits:staleAt]
 	n, err := strconv.ParseUint(first, 10, 64)
-	return n, err == nil && first == again
+	return n, err == nil && n <= maxNumber && first == again
 }
 
 // read returns the answer in an envelope. Its Data shares memory with the envelope where the body is plain.
@@ -211,6 +211,9 @@ func (f *fields) strings() []string {
 	}
 	all := make([]string, 0, min(n, 1024))
 	for range n {
+		if f.rest == "" {
+			f.broken = true
+		}
 		all = append(all, f.string())
 	}
 	return all

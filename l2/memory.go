@@ -66,6 +66,7 @@ func (s *MemoryStore) Close(context.Context) error {
 	defer s.mu.Unlock()
 	if s.left++; s.left >= len(s.members) {
 		clear(s.entries)
+		s.members, s.left = nil, 0
 	}
 	return nil
 }

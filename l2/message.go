@@ -80,7 +80,7 @@ func readMessage(s string) (message, error) {
 		return message{}, errMessage
 	}
 	number, err := strconv.ParseUint(s[len(messageMagic)+1:messageSender], 10, 64)
-	if err != nil {
+	if err != nil || number > maxNumber {
 		return message{}, errMessage
 	}
 	m := message{kind: s[len(messageMagic)], sender: s[messageSender:messageBody]}

@@ -21,7 +21,7 @@ local pattern = '^1fe1(' .. string.rep('%d', 16) .. ')(' .. string.rep('%d', 16)
 local function header(envelope)
   if type(envelope) ~= 'string' then return nil end
   local fence, again, stale = string.match(envelope, pattern)
-  if fence == nil or fence ~= again then return nil end
+  if fence == nil or fence ~= again or fence > '9000000000000000' then return nil end
   return fence, tonumber(stale)
 end
 `
@@ -42,7 +42,7 @@ end
 const luaHolder = `
 local function holder()
   local held = redis.pcall('HMGET', KEYS[2], 't', 'f', 'w', 'n')
-  if not (held[1] and held[2] and string.match(held[2], '^%d+$')) then return nil end
+  if not (held[1] and held[2] and #held[2] == 16 and string.match(held[2], '^[0-8]%d+$')) then return nil end
   return held[1], held[2], held[3], held[4] or ''
 end
 `

@@ -12,21 +12,28 @@ import (
 // network is what lies between one process and the server.
 type network struct {
 	mu       sync.Mutex // guards everything below
-	deaf     time.Time  // until then requests arrive and replies are lost
+	deaf     time.Time  // until then requests arrive, and replies seem to be on their way; then the connection breaks
 	cut      time.Time  // until then requests are lost
 	delay    time.Duration
 	swallows int // how many replies to lose from now on
+	conns    []net.Conn
+	closed   bool
 }
 
-var errLost = errors.New("reply lost")
-
-// dial returns a connection of the process.
-func (n *network) dial(to func() (net.Conn, error)) (net.Conn, error) {
-	inner, err := to()
-	if err != nil {
-		return nil, err
+// close ends every connection, and refuses more: go-redis may dial in the background, and a bubble ends only when nobody waits.
+func (n *network) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	for _, c := range n.conns {
+		_ = c.Close()
 	}
-	return &badConn{inner, n}, nil
+}
+
+func (n *network) set(change func(n *network)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change(n)
 }
 
 // fate says what becomes of a reply: for how long it seems to be on its way before it is lost, and how late it is if it is not.
@@ -40,29 +47,67 @@ func (n *network) fate() (lostFor, delay time.Duration) {
 	return time.Until(n.deaf), n.delay
 }
 
-func (n *network) set(change func(n *network)) {
+func (n *network) broken() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	change(n)
+	return n.closed || time.Now().Before(n.deaf) || time.Now().Before(n.cut)
 }
 
+// badConn is a connection over the network: requests are written to the server's side at once, replies pass through deliver.
 type badConn struct {
-	net.Conn
-	network *network
+	net.Conn // the client's end of what deliver writes to
+	server   net.Conn
+	network  *network
 }
 
-func (c *badConn) Read(p []byte) (int, error) {
-	k, err := c.Conn.Read(p)
+// dial returns a connection of the process. It fails at once while the network is broken, and the first moment of a connection, in which the client sets
+// it up, has no delay: go-redis holds a mutex meanwhile, and where one waits for a mutex the bubble's time stands still.
+func (n *network) dial(to func() (net.Conn, error)) (net.Conn, error) {
+	if n.broken() {
+		return nil, errors.New("no network")
+	}
+	server, err := to()
 	if err != nil {
-		return k, err
+		return nil, err
 	}
-	lostFor, delay := c.network.fate()
-	time.Sleep(max(lostFor, delay))
-	if lostFor > 0 {
-		_ = c.Close()
-		return 0, errLost
+	client, relay := net.Pipe()
+	replies := make(chan []byte, 1000) // miniredis holds its lock while it writes: the replies are taken off its hands at once
+	go collect(server, replies)
+	go n.deliver(replies, relay)
+	c := &badConn{client, server, n}
+	n.set(func(n *network) { n.conns = append(n.conns, c) })
+	return c, nil
+}
+
+func collect(server net.Conn, replies chan<- []byte) {
+	defer close(replies)
+	for {
+		buffer := make([]byte, 4096)
+		k, err := server.Read(buffer)
+		if err != nil {
+			return
+		}
+		replies <- buffer[:k]
 	}
-	return k, nil
+}
+
+func (n *network) deliver(replies <-chan []byte, relay net.Conn) {
+	broken, born := false, time.Now()
+	for reply := range replies {
+		lostFor, delay := n.fate()
+		if time.Since(born) == 0 {
+			delay = 0
+		}
+		time.Sleep(max(lostFor, delay))
+		if lostFor > 0 && !broken {
+			broken = true
+			_ = relay.Close()
+		}
+		if !broken {
+			_, _ = relay.Write(reply)
+		}
+	}
+	_ = relay.Close()
 }
 
 func (c *badConn) Write(p []byte) (int, error) {
@@ -72,5 +117,12 @@ func (c *badConn) Write(p []byte) (int, error) {
 	if cut {
 		return len(p), nil
 	}
-	return c.Conn.Write(p)
+	return c.server.Write(p)
+}
+
+func (c *badConn) SetWriteDeadline(t time.Time) error { return c.server.SetWriteDeadline(t) }
+
+func (c *badConn) Close() error {
+	_ = c.server.Close()
+	return c.Conn.Close()
 }

@@ -96,7 +96,9 @@ func (r *referee) complain(format string, args ...any) {
 }
 
 // valid reports whether the holder may rely on its lease.
-func (c *claim) valid() bool { return c.lease.Context().Err() == nil && time.Now().Before(c.lease.Expires()) }
+func (c *claim) valid() bool {
+	return c.lease.Context().Err() == nil && time.Now().Before(c.lease.Expires())
+}
 
 // grants notes a lease and complains where it stands beside one that it excludes, or has a fence that is too low.
 func (r *referee) grants(c *claim) {
@@ -155,6 +157,7 @@ func (p plan) run(client func(n *network) (*lock.Client, func())) *referee {
 	var all sync.WaitGroup
 	for i, one := range p.processes {
 		n := &network{}
+		defer n.close()
 		c, done := client(n)
 		defer done()
 		all.Go(func() {

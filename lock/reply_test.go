@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/onefill/onefill/lock"
@@ -18,7 +17,6 @@ func TestALostReplyToALockIsRecognisedAsOnesOwn(t *testing.T) {
 				c, rdb, done := w.clientOver(w.rdb(n), lock.Config{})
 				defer done()
 				want(w.t, rdb.Ping(w.t.Context()).Err(), nil)
-				synctest.Wait()
 				n.set(func(n *network) { n.swallows = 1 })
 				l := must(w.t)(take(c)(w.t.Context()))
 				if n.swallows != 0 {
@@ -47,6 +45,7 @@ func TestALockThatIsCancelledWhileItsReplyIsOnTheWayIsGivenBack(t *testing.T) {
 				c, rdb, done := w.clientOver(w.rdb(n), lock.Config{})
 				defer done()
 				want(w.t, rdb.Ping(w.t.Context()).Err(), nil)
+				time.Sleep(time.Millisecond)
 				n.set(func(n *network) { n.delay = 200 * time.Millisecond })
 				began := time.Now()
 				_, err := take(c)(within(w.t, 50*time.Millisecond))

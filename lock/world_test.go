@@ -13,6 +13,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/onefill/onefill/lock"
 )
@@ -85,6 +86,8 @@ func (w *world) rdb(n *network) *redis.Client {
 		MaxRetries:      1,
 		MinRetryBackoff: -1,
 		MaxRetryBackoff: -1,
+		// Its set-up holds a mutex while it waits for an answer, and where one waits for a mutex the bubble's time stands still.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
 

@@ -427,7 +427,7 @@ func (l *link) poll(cause error) bool {
 	case err != nil && l.pool.tasks.Context().Err() != nil:
 		return false
 	case err != nil:
-		l.die(errors.Join(cause, err))
+		l.die(fmt.Errorf("%w, and then: %w", cause, err))
 		return false
 	}
 	return true

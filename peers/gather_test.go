@@ -177,6 +177,34 @@ func TestBurstOfGetsOpensAHandfulOfConnections(t *testing.T) {
 	})
 }
 
+// Contract: P8, S3
+func TestBurstOfDeletesOpensABoundedNumberOfConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCircle(t)
+		c.wrap = func(next http.Handler) http.Handler { // a member that takes its time
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(10 * time.Millisecond)
+				next.ServeHTTP(w, r)
+			})
+		}
+		c.start(2)
+		var wait sync.WaitGroup
+		for i := range 1000 {
+			wait.Add(1)
+			go func() {
+				defer wait.Done()
+				if err := c.members[0].Delete(t.Context(), fmt.Sprint("key ", i)); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		wait.Wait()
+		if _, most := c.net.open(addr(1)); most > 64 {
+			t.Errorf("%d connections at once", most)
+		}
+	})
+}
+
 // Contract: P9
 func TestCachedKeyAnswersAtOnceWhileThousandLoadsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +212,9 @@ func TestCachedKeyAnswersAtOnceWhileThousandLoadsAreUnderWay(t *testing.T) {
 		c.opts = []onefill.Option{onefill.HotTTL(0)}
 		c.start(3)
 		m := c.members[0]
-		keys := m.keysOf(urlOf(1), 1100)
+		keys := m.keysOf(urlOf(1), 1200)
+		more := keys[1100:] // loads that begin meanwhile
+		keys = keys[:1100]
 		for _, key := range keys[1000:] {
 			m.must(key, time.Second)
 		}
@@ -198,8 +228,10 @@ func TestCachedKeyAnswersAtOnceWhileThousandLoadsAreUnderWay(t *testing.T) {
 				m.must(keys[1000+i/10], 20*time.Millisecond) // in the middle of the rush, where it may need a request's place
 			}
 		}
-		for range 100 {
+		for _, key := range more {
 			time.Sleep(50 * time.Millisecond)
+			defer func(a <-chan answer) { m.check(key, <-a, 10200*time.Millisecond) }(m.get(key))
+			synctest.Wait()
 			for _, key := range keys[1000:1010] {
 				m.must(key, 10*time.Millisecond)
 			}

@@ -79,6 +79,7 @@ func TestHostileRequestsAreRefusedAndMemoryStaysFlat(t *testing.T) {
 		"a body of 1 GiB of nothing":        stream(nil, make([]byte, 1024)),
 		"a body of 1 GiB of garbage":        stream(hello("x"), []byte("garbage ")),
 		"a body of 1 GiB of questions":      stream(hello("x"), ask),
+		"a body of 1 GiB of long questions": stream(hello("x"), wire.AppendAsk(nil, 1, false, &onefill.Ask{Group: "none", Key: strings.Repeat("k", 30<<10)})),
 		"a body of 1 GiB of forgets":        stream(hello("x"), wire.AppendForget(nil, 1)),
 		"a body of 1 GiB of invalidations":  stream(hello("x"), set),
 		"a body of 1 GiB of unknown frames": stream(hello("x"), []byte{3, 200, 1, 2}),

@@ -46,8 +46,7 @@ func (p *Pool) transportIdle() { p.transport.CloseIdleConnections() }
 
 // body is a request's bytes, reused from request to request.
 type body struct {
-	b  []byte
-	at int
+	b []byte
 }
 
 var bodies = sync.Pool{New: func() any { return new(body) }}

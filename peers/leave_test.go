@@ -41,6 +41,28 @@ func TestLeavingMemberAnswersWhatIsInFlight(t *testing.T) {
 }
 
 // Contract: P10
+func TestLeavingMemberAnswersWhatWasInvalidatedInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCircle(t).slowly(5 * time.Second).start(3)
+		leaver := c.members[2]
+		key := leaver.keyOf(urlOf(2))
+		a := c.members[0].get(key)
+		time.Sleep(time.Second)
+		if err := c.members[1].Delete(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := leaver.mesh.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		c.members[0].check(key, <-a, 5100*time.Millisecond)
+		c.wantLoads(key, urlOf(2))
+	})
+}
+
+// Contract: P10
 func TestLeavingMemberOwnsNothingFromTheMomentItSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCircle(t).start(4)

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/onefill/onefill"
+	"github.com/onefill/onefill/internal/wire"
 )
 
 // behind puts a proxy in front of each of the circle's n members: at a member's address the proxy listens, the member itself behind it.
@@ -149,6 +152,10 @@ func TestProxyThatCutsLongAnswersCostsTimeAndNoSecondLoad(t *testing.T) {
 // Contract: P7
 func TestProxysOwnWordIsAnUnreachablePeer(t *testing.T) {
 	page := []byte("<html><title>It works!</title></html>")
+	word := wire.AppendHello(wire.Begin(nil), &wire.Hello{Namespace: "test", ID: urlOf(1), Incarnation: 9}) // what the peer itself could have said
+	for id := range uint64(20) {
+		word = wire.AppendAnswer(word, id, &onefill.Answer{Status: onefill.StatusNotFound, Number: 1})
+	}
 	for _, test := range []struct {
 		name        string
 		status      int
@@ -162,7 +169,8 @@ func TestProxysOwnWordIsAnUnreachablePeer(t *testing.T) {
 		{"200 with nothing", http.StatusOK, "application/x-onefill", nil},
 		{"200 with HTML under our own type", http.StatusOK, "application/x-onefill", page},
 		{"a redirect", http.StatusFound, "application/x-onefill", nil},
-		{"503 under our own type", http.StatusServiceUnavailable, "application/x-onefill", []byte("1fl\x01")},
+		{"503 with the peer's word", http.StatusServiceUnavailable, "application/x-onefill", word},
+		{"the peer's word as a page", http.StatusOK, "text/html", word},
 		{"not found, without a hello", http.StatusOK, "application/x-onefill", []byte("1fl\x01\x05\x04\x01\x02\x00\x00")},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -29,6 +29,21 @@ func TestLoadOfFortySecondsThroughAPeerIsOneLoad(t *testing.T) {
 }
 
 // Contract: P4
+func TestPeerThatIsAtWorkSaysSoUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, l := newCircle(t).slowly(40*time.Second), &ledger{}
+		c.wrap = l.around
+		c.start(2)
+		m := c.members[0]
+		key := m.keyOf(urlOf(1))
+		m.must(key, 41*time.Second)
+		if n := l.requests() + l.other; n > 2 { // the question and the standing stream
+			t.Errorf("%d requests for one value", n)
+		}
+	})
+}
+
+// Contract: P4
 func TestPeerThatNeverAnswersCostsTwoSecondsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCircle(t)
