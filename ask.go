@@ -11,16 +11,6 @@ import (
 
 // fetch asks p for key. answered is false where p could not be reached, or cannot know the value: then the next process is asked.
 func (g *core) fetch(ctx context.Context, c *call, p Peer, key string, have uint64) (f found, answered bool, err error) {
-	if g.set.cancelAbandoned {
-		gone, ok := g.asks.Abandonable(c, true)
-		if !ok {
-			return found{}, true, flight.ErrAbandoned
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(gone, cancel)()
-	}
 	ctx, trip, end := g.mesh.begin(ctx, Trip{Kind: TripFetch, Group: g.name, Key: key, Peer: p.ID(), BaggageKeys: g.set.baggage})
 	ask := new(Ask)
 	g.fillAsk(ctx, ask, c, key, have)
@@ -76,7 +66,7 @@ func (g *core) pause(c *call, d time.Duration) error {
 func (g *core) fillAsk(ctx context.Context, ask *Ask, c *call, key string, have uint64) {
 	*ask = Ask{
 		Group: g.name, Version: g.set.version, Key: key, Have: have,
-		Floor: g.cache.Floor(g.cache.Hash(g.account, key)),
+		Floor: g.cache.Floor(g.account, key),
 		Chain: chainFrom(ctx),
 		Waits: c,
 	}
@@ -95,7 +85,10 @@ func (g *core) take(peer string, ask *Ask, a *Answer) (f found, answered bool, e
 	case a.moveOn():
 		return found{}, false, nil
 	case !value:
-		return found{}, true, a.failed(peer, g.name)
+		if a.Life > 0 { // a load failed there: it says when it tries again
+			g.retries.until(ask.Key, min(a.Life, max(g.set.retryAfter, maxRetryAfter)))
+		}
+		return found{loader: true}, true, a.failed(peer, g.name)
 	case a.Number <= ask.Floor && a.Vouched < ask.Floor: // from before an invalidation that the peer was told of
 		return found{}, false, nil
 	}
@@ -107,5 +100,5 @@ func (g *core) take(peer string, ask *Ask, a *Answer) (f found, answered bool, e
 	}
 	g.stats.fetches.Add(1)
 	g.keep(e, a.Vouched)
-	return found{e, OutcomePeer}, true, nil
+	return found{entry: e, how: OutcomePeer}, true, nil
 }

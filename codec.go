@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"unsafe"
 
 	"github.com/onefill/onefill/internal/protobytes"
@@ -25,7 +26,14 @@ type codec struct {
 // codecOf returns the codec for V and the function that turns an entry into a V.
 func codecOf[V any](set *settings) (codec, func(*entry) (V, error), error) {
 	if typed, ok := plainValue[V](set); ok && set.codec == nil {
-		return plainCodec, typed, nil
+		c := plainCodec
+		if set.copies {
+			c.encode = func(value any) (string, error) {
+				data, err := plainCodec.encode(value)
+				return strings.Clone(data), err
+			}
+		}
+		return c, typed, nil
 	}
 	custom, ok := set.codec.(Codec[V])
 	switch {
@@ -39,6 +47,9 @@ func codecOf[V any](set *settings) (codec, func(*entry) (V, error), error) {
 		encode: func(value any) (string, error) {
 			v, _ := value.(V) // only a nil interface fails, whose V is nil, too
 			data, err := custom.Encode(v)
+			if set.codec != nil { // a codec of the user's may use its buffer again
+				return string(data), err
+			}
 			return asString(data), err
 		},
 		decode: func(data string) (any, uint32, error) {
@@ -66,7 +77,7 @@ var plainCodec = codec{
 	plain: true,
 	encode: func(value any) (string, error) {
 		if b, ok := value.([]byte); ok {
-			return asString(b), nil
+			return asString(b), nil // without Copy, whoever loads or sets a []byte gives it away
 		}
 		return value.(string), nil
 	},
@@ -76,7 +87,7 @@ var plainCodec = codec{
 func plainValue[V any](set *settings) (func(*entry) (V, error), bool) {
 	var typed any = func(e *entry) (string, error) { return e.Data, nil }
 	if set.copies {
-		if f, ok := any(func(e *entry) ([]byte, error) { return []byte(e.Data), nil }).(func(*entry) (V, error)); ok {
+		if f, ok := any(func(e *entry) ([]byte, error) { return append([]byte{}, e.Data...), nil }).(func(*entry) (V, error)); ok {
 			return f, true
 		}
 	}

@@ -22,8 +22,9 @@ const (
 	cappedEntry                  // a copy that stays for HotTTL, less long than the value is fresh
 )
 
-// made returns the entry for a value that a loader has just made. It goes through the codec, so that this process sees what the others see.
-func (g *core) made(key string, value any, said said, number uint64, took time.Duration, trace string) *entry {
+// made returns the entry for a value that a loader has just made. It goes through the codec, so that this process sees what the others see. With the error
+// comes an entry for callers in this process alone.
+func (g *core) made(key string, value any, said said, number uint64, took time.Duration, trace string) (*entry, error) {
 	e := g.newEntry(key, number, took, said.tags, trace)
 	data, err := g.codec.encode(value)
 	if err == nil {
@@ -33,42 +34,39 @@ func (g *core) made(key string, value any, said said, number uint64, took time.D
 		g.mesh.log.Error("a value cannot be encoded", groupAttr(g.name), errAttr(err))
 		g.stats.encodeErrors.Add(1)
 		e.Value, e.Flags = value, unencodableEntry|finalEntry
-		return e
+		return e, &EncodeError{Group: g.name, Err: err}
 	}
-	life := g.set.ttl
-	if said.ttlSet {
-		life = said.ttl
-	}
-	if said.doNotStore || life <= 0 {
-		e.Flags |= finalEntry
-	}
-	g.live(e, g.spread(life))
-	return e
+	g.wish(e, said, g.set.ttl)
+	return e, nil
 }
 
 // madeNotFound returns the entry that remembers that the source has no value.
 func (g *core) madeNotFound(key string, said said, number uint64, took time.Duration, trace string) *entry {
 	e := g.newEntry(key, number, took, said.tags, trace)
 	e.Flags = notFoundEntry
-	life := g.set.notFoundTTL
+	g.wish(e, said, g.set.notFoundTTL)
+	return e
+}
+
+// wish gives an entry the life that its loader asked for, or else the group's.
+func (g *core) wish(e *entry, said said, life time.Duration) {
 	if said.ttlSet {
 		life = said.ttl
 	}
 	if said.doNotStore || life <= 0 {
 		e.Flags |= finalEntry
 	}
-	g.live(e, g.spread(life))
-	return e
+	g.born(e, g.spread(max(life, 0)))
 }
 
 // received returns the entry for a peer's answer.
 func (g *core) received(key string, a *Answer) (*entry, error) {
 	e := g.newEntry(key, a.Number, a.Delta, a.Tags, a.Trace)
 	e.Flags = hotEntry
-	if a.Life > g.set.hotTTL {
+	life, capped := g.stay(a.Life, time.Duration(e.Delta)*time.Microsecond)
+	if capped {
 		e.Flags |= cappedEntry
 	}
-	life := min(a.Life, g.set.hotTTL)
 	if a.Final || life <= 0 {
 		e.Flags |= finalEntry
 	}
@@ -92,10 +90,13 @@ func (g *core) newEntry(key string, number uint64, took time.Duration, tags []st
 // dress gives the entry its bytes and, where hits need one, their decoded twin.
 func (g *core) dress(e *entry, data string) error {
 	e.Data = data
-	if g.codec.plain || g.set.copies {
+	if g.codec.plain {
 		return nil
 	}
 	value, size, err := g.codec.decode(data)
+	if g.set.copies { // each Get decodes its own; this one showed that it can be done
+		return err
+	}
 	e.Value, e.Twin = value, size
 	return err
 }
@@ -122,14 +123,28 @@ func (g *core) answer(e *entry, vouched uint64) *Answer {
 	return a
 }
 
-// keep stores an entry in this process's memory unless its loader or its size forbids it, or something has invalidated it meanwhile.
+// keep stores an entry in this process's memory unless its loader or its size forbids it, or something has invalidated it meanwhile. What is older goes in any
+// case.
 func (g *core) keep(e *entry, vouched uint64) {
 	switch {
-	case e.Flags&finalEntry != 0:
-	case int64(len(e.Data)) > g.set.maxValueBytes:
+	case e.Flags&finalEntry != 0, !g.mesh.listed():
+		g.supersede(e)
+	case int64(len(e.Data)) > g.set.maxValueBytes, cache.Size(e) > g.cache.Share():
 		g.stats.tooLarge.Add(1)
+		g.supersede(e)
 	default:
+		g.retries.succeeded(e.Key)
 		g.cache.Store(g.cache.Hash(g.account, e.Key), e, vouched)
+		if g.stats.closed.Load() {
+			g.cache.Remove(e)
+		}
+	}
+}
+
+// supersede drops what is older than an entry that is not kept.
+func (g *core) supersede(e *entry) {
+	if old := g.cache.Peek(g.cache.Hash(g.account, e.Key), g.account, e.Key); old != nil && old.Number < e.Number {
+		g.cache.Remove(old)
 	}
 }
 

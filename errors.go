@@ -124,6 +124,15 @@ func failure(err error) *Answer {
 	return a
 }
 
+// loaderFailure is failure for a loader's own error: whatever that wraps, it is no word about the process that the loader ran in.
+func loaderFailure(err error) *Answer {
+	a := failure(err)
+	if a.Status == StatusBusy || a.Status == StatusClosed {
+		a.Status = StatusError
+	}
+	return a
+}
+
 // failed turns the answer of a peer that has no value back into an error.
 func (a *Answer) failed(peer, group string) error {
 	load := &LoadError{Peer: peer, Group: group, Text: a.Text}

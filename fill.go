@@ -134,7 +134,7 @@ func (p *places) take(ctx context.Context, gone context.Context) (*place, error)
 	}
 	select {
 	case p.free <- struct{}{}:
-		return &place{in: p, held: true}, nil
+		return &place{in: p}, nil
 	case <-gone.Done():
 		return nil, flight.ErrAbandoned
 	case <-ctx.Done():
@@ -146,13 +146,22 @@ func (p *places) take(ctx context.Context, gone context.Context) (*place, error)
 type place struct {
 	in *places
 
-	mu      sync.Mutex // guards what follows; held while a load that comes back from a nested Get waits for a place
-	held    bool
-	waiting int  // nested Gets under way
-	left    bool // the load has ended
+	mu      sync.Mutex // guards what follows; never held while waiting
+	state   placeState
+	waiting int // nested Gets under way
 }
 
-// lend gives the place back while a nested Get waits. The function that it returns takes one again, or does without when ctx ends first.
+type placeState uint8
+
+const (
+	placeHeld placeState = iota
+	placeLent
+	placeTaking // a nested Get has ended, its goroutine waits for a place
+	placeLeft   // the load has ended
+)
+
+// lend gives the place back while a nested Get waits. The function that it returns takes one again, or does without when ctx ends first. Where several nested
+// Gets run at once, the last to end takes it.
 func (p *place) lend() (back func(ctx context.Context)) {
 	if p == nil {
 		return func(context.Context) {}
@@ -160,18 +169,37 @@ func (p *place) lend() (back func(ctx context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting++
-	p.release()
-	return func(ctx context.Context) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.waiting--; p.waiting > 0 || p.left {
-			return
-		}
-		select {
-		case p.in.free <- struct{}{}:
-			p.held = true
-		case <-ctx.Done():
-		}
+	p.release(placeLent)
+	return p.back
+}
+
+func (p *place) back(ctx context.Context) {
+	p.mu.Lock()
+	p.waiting--
+	take := p.waiting == 0 && p.state == placeLent
+	if take {
+		p.state = placeTaking
+	}
+	p.mu.Unlock()
+	if !take {
+		return
+	}
+	taken := false
+	select {
+	case p.in.free <- struct{}{}:
+		taken = true
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case taken && p.state == placeTaking && p.waiting == 0:
+		p.state = placeHeld
+	case taken: // meanwhile the load has ended, or waits in another Get
+		<-p.in.free
+	}
+	if p.state == placeTaking {
+		p.state = placeLent
 	}
 }
 
@@ -182,13 +210,15 @@ func (p *place) leave() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left = true
-	p.release()
+	p.release(placeLeft)
 }
 
-func (p *place) release() {
-	if p.held {
-		p.held = false
+// release changes the state and gives back the place if it is held. The caller holds mu.
+func (p *place) release(next placeState) {
+	if p.state == placeHeld {
 		<-p.in.free
+	}
+	if p.state != placeTaking || next == placeLeft {
+		p.state = next
 	}
 }

@@ -104,7 +104,8 @@ type core struct {
 // found is what a flight brings: an entry and where it came from.
 type found struct {
 	*entry
-	how Outcome
+	how    Outcome
+	loader bool // with an error: it is the loader's own
 }
 
 // call is a flight of this package.
@@ -120,7 +121,7 @@ func (g *core) get(ctx context.Context, key string) (*entry, error) {
 		return nil, err
 	}
 	ctx, _, end := g.mesh.begin(ctx, Trip{Kind: TripGet, Group: g.name, Key: key})
-	f, err := g.soft(ctx, key)
+	f, err := g.softly(ctx, key, 0, func(ctx context.Context) (found, error) { return g.find(ctx, key) })
 	end(f.result(err))
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func (g *core) get(ctx context.Context, key string) (*entry, error) {
 // find returns what is known of key, asking in turn: this process, the key's owner and its deputy, and, where the key is this process's to fill, the loader.
 func (g *core) find(ctx context.Context, key string) (found, error) {
 	if e := g.fresh(key); e != nil {
-		return found{e, OutcomeLocal}, nil
+		return found{entry: e, how: OutcomeLocal}, nil
 	}
 	if n := count(chainFrom(ctx), g.digest(key)); n > 0 { // a loader reads a key that is being filled around it
 		return g.alone(ctx, key, n)
@@ -149,7 +150,7 @@ func (g *core) find(ctx context.Context, key string) (found, error) {
 // answers.
 func (g *core) ask(ctx context.Context, c *call, route Route, key string, have uint64) (found, error) {
 	if e := g.fresh(key); e != nil && e.Number > have { // arrived while we queued
-		return found{e, OutcomeLocal}, nil
+		return found{entry: e, how: OutcomeLocal}, nil
 	}
 	return g.askRoute(ctx, c, route, key, have)
 }
@@ -175,14 +176,18 @@ func (g *core) fill(ctx context.Context, key string, have uint64) (found, error)
 }
 
 // filling is the work of a fill.
-func (g *core) filling(ctx context.Context, c *call, have uint64) (found, error) {
+func (g *core) filling(ctx context.Context, c *call, have uint64) (f found, err error) {
 	if e := g.fresh(c.Key()); e != nil && e.Number > have { // arrived while we queued
-		return found{e, OutcomeLocal}, nil
+		return found{entry: e, how: OutcomeLocal}, nil
 	}
+	old := g.cache.Peek(g.cache.Hash(g.account, c.Key()), g.account, c.Key())
 	if g.tier() != nil {
-		return g.throughTier(ctx, c, have)
+		f, err = g.throughTier(ctx, c, have)
+	} else {
+		f, err = g.load(ctx, c, c.Key(), nil)
 	}
-	return g.load(ctx, c, c.Key(), nil)
+	g.tried(old, c.Key(), err)
+	return f, err
 }
 
 // tier is the store that the group shares with other clusters, nil where there is none.
@@ -224,6 +229,13 @@ func (g *core) share(ctx context.Context, flights *flight.Group[found], key stri
 func (g *core) launch(ctx context.Context, flights *flight.Group[found], c *call, work func(context.Context, *call) (found, error)) {
 	ctx = (&scope{chain: chainFrom(ctx), flight: &c.Node}).in(context.WithoutCancel(ctx))
 	started := g.mesh.tasks.Go(func(context.Context) {
+		if g.set.cancelAbandoned {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(ctx)
+			defer cancel()
+			gone, _ := flights.Abandonable(c, true)
+			defer context.AfterFunc(gone, cancel)()
+		}
 		f, err := work(ctx, c)
 		flights.Finish(c, f, err)
 	})

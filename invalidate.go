@@ -32,7 +32,29 @@ func (g *Group[V]) Delete(ctx context.Context, keys ...string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return g.invalidate(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: keys})
+	var errs []error
+	for len(keys) > 0 {
+		n := oneMessage(keys)
+		errs = append(errs, g.invalidate(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: keys[:n:n]}))
+		keys = keys[n:]
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	maxKeysAtOnce  = 1 << 14  // of one invalidation
+	maxBytesAtOnce = 16 << 20 // of its keys together, or of the value of a Set: more than peers accept in one message is never sent
+)
+
+// oneMessage is how many of the keys go in one invalidation.
+func oneMessage(keys []string) int {
+	size := 0
+	for n, key := range keys {
+		if size += len(key); n == maxKeysAtOnce || n > 0 && size > maxBytesAtOnce {
+			return n
+		}
+	}
+	return len(keys)
 }
 
 // Set stores v as the value of key, as if it had been loaded now: its owner keeps it, every other process of the pool drops what it has. Of two Sets at once
@@ -40,7 +62,9 @@ func (g *Group[V]) Delete(ctx context.Context, keys ...string) error {
 func (g *Group[V]) Set(ctx context.Context, key string, v V, opts ...SetOption) error {
 	var said said
 	for _, o := range opts {
-		o(&said)
+		if o != nil {
+			o(&said)
+		}
 	}
 	switch {
 	case g.stats.closed.Load():
@@ -50,21 +74,39 @@ func (g *Group[V]) Set(ctx context.Context, key string, v V, opts ...SetOption) 
 	case said.ttlSet && said.ttl <= 0:
 		return fmt.Errorf("onefill: SetTTL(%v): want a duration above 0", said.ttl)
 	}
-	e := g.made(key, v, said, 0, 0, "")
-	if e.Flags&unencodableEntry != 0 {
-		return &EncodeError{Group: g.name, Err: errors.New("see the log")}
+	e, err := g.made(key, v, said, 0, 0, "")
+	if err != nil {
+		return err
 	}
-	value := g.answer(e, 0)
-	value.Final = int64(len(e.Data)) > g.set.maxValueBytes
-	return g.invalidate(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: []string{key}, Value: value})
+	inv := &Invalidation{Group: g.name, Version: g.set.version, Keys: []string{key}}
+	if int64(len(e.Data)) <= min(g.set.maxValueBytes, maxBytesAtOnce) {
+		inv.Value = g.answer(e, 0)
+	} else {
+		g.stats.tooLarge.Add(1) // the old value goes all the same
+	}
+	return g.invalidate(ctx, inv)
 }
 
 // rounds bounds how often an invalidation is spread again because a process already had something with a higher number.
 const rounds = 3
 
-// invalidate gives inv a number and applies it everywhere. Where a process held a value with a number as high, that value may come from a load that began
-// before, so the number was too low: it goes round again with a higher one.
+// invalidate does what a call of Delete or Set asks for. It returns when that is done, or with ctx's error as soon as ctx ends; then it goes on in the background.
 func (g *core) invalidate(ctx context.Context, inv *Invalidation) error {
+	done := make(chan error, 1)
+	if !g.mesh.tasks.Go(func(context.Context) { done <- g.invalidateAll(context.WithoutCancel(ctx), inv) }) {
+		return ErrClosed
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// invalidateAll gives inv a number and applies it everywhere. Where a process held a value with a number as high, that value may come from a load that began
+// before, so the number was too low: it goes round again with a higher one.
+func (g *core) invalidateAll(ctx context.Context, inv *Invalidation) error {
 	ctx, trip, end := g.mesh.begin(ctx, Trip{Kind: TripInvalidate, Group: g.name, Key: inv.Keys[0]})
 	inv.Trace = trip.Trace
 	var err error
@@ -140,41 +182,48 @@ func (m *Mesh) Apply(inv *Invalidation) Ack {
 	m.Merge(inv.Number)
 	ack := Ack{Peer: m.self()}
 	g := m.group(inv.Group)
-	if g == nil || g.set.version != inv.Version { // nothing of that kind is here
+	if g == nil {
 		return ack
 	}
-	for _, key := range inv.Keys {
-		ack.Highest = max(ack.Highest, g.drop(key, inv.Number))
+	var next *entry
+	if inv.Value != nil && len(inv.Keys) == 1 && g.set.version == inv.Version { // keys are old in every version, a value has one
+		next = g.given(inv.Keys[0], inv.Value)
 	}
-	if inv.Value != nil && len(inv.Keys) == 1 {
-		g.place(inv.Keys[0], inv.Value)
+	for _, key := range inv.Keys {
+		ack.Highest = max(ack.Highest, g.drop(key, inv.Number, next))
 	}
 	return ack
 }
 
-// drop lets go of everything that this process has for key up to number, and returns the highest number that it has beyond.
-func (g *core) drop(key string, number uint64) (highest uint64) {
+// drop lets go of everything that this process has for key up to number, keeps next in its place if it is not nil, and returns the highest number that it has
+// beyond.
+func (g *core) drop(key string, number uint64, next *entry) (highest uint64) {
 	began := g.fills.Detach(key) // before the floor rises: see vouch
 	g.asks.Detach(key)
 	if began <= number {
 		began = 0
 	}
-	return max(began, g.cache.Invalidate(g.cache.Hash(g.account, key), g.account, key, number))
+	highest = max(began, g.cache.Invalidate(g.cache.Hash(g.account, key), g.account, key, number, next))
+	if next != nil { // and what began before next was there
+		g.fills.Detach(key)
+		g.asks.Detach(key)
+	}
+	return highest
 }
 
-// place keeps a value that Set brings, if the key is this process's to fill.
-func (g *core) place(key string, a *Answer) {
-	if g.mesh.route(g.name, key)[0] != nil || a.Final {
-		return
+// given returns the entry for a value that Set brings, nil if the key is not this process's to keep.
+func (g *core) given(key string, a *Answer) *entry {
+	if g.mesh.route(g.name, key)[0] != nil || !g.mesh.listed() || g.stats.closed.Load() {
+		return nil
 	}
 	e, err := g.received(key, a)
 	if err != nil {
 		g.stats.decodeErrors.Add(1)
 		g.mesh.log.Error("a value that was set cannot be decoded", groupAttr(g.name), errAttr(err))
-		return
+		return nil
 	}
 	g.own(e, a.Life)
-	g.keep(e, a.Vouched)
+	return e
 }
 
 // own makes an entry that came from elsewhere this process's own: it lives as long as it was given.

@@ -13,6 +13,7 @@ type lentPool struct{ owner onefill.Member }
 
 func (p *lentPool) Join(onefill.Member) error                                       { return nil }
 func (p *lentPool) Self() string                                                    { return "asker" }
+func (p *lentPool) Listed() bool                                                    { return true }
 func (p *lentPool) Route(string, string) onefill.Route                              { return onefill.Route{p} }
 func (p *lentPool) Spread(context.Context, *onefill.Invalidation) (a []onefill.Ack) { return a }
 func (p *lentPool) Ready(context.Context) error                                     { return nil }

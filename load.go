@@ -38,9 +38,9 @@ func (g *core) alone(ctx context.Context, key string, times int) (found, error) 
 }
 
 func (g *core) loadFor(ctx context.Context, flights *flight.Group[found], c *call, key string, claim Claim, keep bool) (found, error) {
-	place, gone, err := g.queue(flights, c)
+	place, err := g.queue(flights, c)
 	if err != nil {
-		g.abandon(ctx, claim, err)
+		g.giveBack(ctx, claim)
 		return found{}, err
 	}
 	defer place.leave()
@@ -52,15 +52,15 @@ func (g *core) loadFor(ctx context.Context, flights *flight.Group[found], c *cal
 	flights.Mark(c, fill.number)
 	l := g.begin(ctx, fill, fill.number, key)
 	ctx = (&scope{chain: extend(chain, g.digest(key)), flight: &c.Node, fill: fill, place: place}).in(l.ctx)
-	value, err := g.run(ctx, gone, func(ctx context.Context) (any, error) { return g.loadOne(ctx, key) })
+	value, err := g.run(ctx, func(ctx context.Context) (any, error) { return g.loadOne(ctx, key) })
 	e, err := l.end(key, value, err)
 	if keep {
 		g.deliver(ctx, flights, c, claim, e, err)
 	}
 	if err != nil {
-		return found{}, err
+		return found{loader: true}, err
 	}
-	return found{e, OutcomeLoaded}, nil
+	return found{entry: e, how: OutcomeLoaded}, nil
 }
 
 // numberFor is the number of a load: the claim's fence where there is one.
@@ -73,9 +73,15 @@ func (g *core) numberFor(claim Claim) uint64 {
 
 // deliver keeps what a load has brought: in the tier first, which may know that it is too late, then in this process's memory.
 func (g *core) deliver(ctx context.Context, flights *flight.Group[found], c *call, claim Claim, e *entry, err error) {
-	if e == nil || e.Flags&notFoundEntry != 0 && e.Flags&finalEntry != 0 {
+	switch {
+	case e == nil && (g.mesh.tasks.Context().Err() != nil || !flights.Attached(c)): // cancelled for want of callers, say: no word about the key
+		g.giveBack(ctx, claim)
+		return
+	case e == nil:
 		g.abandon(ctx, claim, err)
 		return
+	case e.Flags&notFoundEntry != 0 && e.Flags&finalEntry != 0: // nothing to keep, and nothing of before either
+		g.cache.Expel(g.cache.Hash(g.account, e.Key), g.account, e.Key, e.Number)
 	}
 	if claim != nil && !g.store(ctx, claim, e) {
 		return
@@ -103,43 +109,50 @@ func (g *core) store(ctx context.Context, claim Claim, e *entry) bool {
 	return stored || err != nil
 }
 
-// abandon gives a claim back unused.
+// abandon gives a claim back; those who wait for it get the loader's error.
 func (g *core) abandon(ctx context.Context, claim Claim, err error) {
 	if claim == nil {
 		return
 	}
-	if err := claim.Abandon(ctx, failure(err)); err != nil {
+	if err := claim.Abandon(ctx, loaderFailure(err)); err != nil {
 		g.stats.tierErrors.Add(1)
 	}
 }
 
-// queue waits for a place among MaxLoads. A fill that nobody waits for any more gives up its place in the queue and, with CancelAbandoned, its load.
-func (g *core) queue(flights *flight.Group[found], c *call) (*place, context.Context, error) {
-	if g.places == nil && !g.set.cancelAbandoned {
-		return nil, context.Background(), nil
+// giveBack gives a claim back unused: whoever waits for it is to take over.
+func (g *core) giveBack(ctx context.Context, claim Claim) {
+	if claim == nil {
+		return
+	}
+	if err := claim.Abandon(ctx, nil); err != nil {
+		g.stats.tierErrors.Add(1)
+	}
+}
+
+// queue waits for a place among MaxLoads. A fill that nobody waits for any more gives up its place in the queue.
+func (g *core) queue(flights *flight.Group[found], c *call) (*place, error) {
+	if g.places == nil {
+		return nil, nil
 	}
 	gone, ok := flights.Abandonable(c, true)
 	if !ok {
-		return nil, nil, flight.ErrAbandoned
+		return nil, flight.ErrAbandoned
 	}
 	place, err := g.places.take(g.mesh.tasks.Context(), gone)
 	if err != nil {
-		return nil, nil, closedOr(g.mesh.tasks.Context(), err)
+		return nil, closedOr(g.mesh.tasks.Context(), err)
 	}
-	if !g.set.cancelAbandoned {
-		if _, ok := flights.Abandonable(c, false); !ok {
-			place.leave()
-			return nil, nil, flight.ErrAbandoned
-		}
-		gone = context.Background()
+	if _, ok := flights.Abandonable(c, g.set.cancelAbandoned); !ok {
+		place.leave()
+		return nil, flight.ErrAbandoned
 	}
-	return place, gone, nil
+	return place, nil
 }
 
 // vouch returns the number of the last invalidation that did not concern the flight's key, although it concerned its stripe: one that did would have
 // detached the flight first.
 func (g *core) vouch(flights *flight.Group[found], c *call) uint64 {
-	floor := g.cache.Floor(g.cache.Hash(g.account, c.Key()))
+	floor := g.cache.Floor(g.account, c.Key())
 	if !flights.Attached(c) {
 		return 0
 	}
@@ -171,7 +184,7 @@ func (l *loading) end(key string, value any, err error) (*entry, error) {
 	var e *entry
 	switch {
 	case err == nil && !said.notFound:
-		e = g.made(key, value, said, l.number, took, l.trip.Trace)
+		e, _ = g.made(key, value, said, l.number, took, l.trip.Trace) // its callers here get the value
 	case err == nil:
 		err = ErrNotFound
 	}
@@ -182,7 +195,7 @@ func (l *loading) end(key string, value any, err error) (*entry, error) {
 	case err != nil:
 		g.stats.loadErrors.Add(1)
 	}
-	l.done(found{e, OutcomeLoaded}.result(err))
+	l.done(found{entry: e, how: OutcomeLoaded}.result(err))
 	return e, err
 }
 
@@ -192,13 +205,12 @@ type loaded struct {
 	err   error
 }
 
-// run runs work, which calls the loader, and returns what came of it. gone ends when nobody wants the value any more.
-func (g *core) run(ctx context.Context, gone context.Context, work func(context.Context) (any, error)) (any, error) {
+// run runs work, which calls the loader, and returns what came of it.
+func (g *core) run(ctx context.Context, work func(context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, g.set.loadTimeout, ErrLoadTimeout)
 	defer cancel()
 	closing := g.mesh.tasks.Context()
 	defer context.AfterFunc(closing, cancel)()
-	defer context.AfterFunc(gone, cancel)()
 	results := make(chan loaded, 1)
 	if !g.mesh.tasks.Go(func(context.Context) { g.call(ctx, work, results) }) {
 		return nil, ErrClosed

@@ -62,6 +62,9 @@ func New(cfg Config) (*Mesh, error) {
 	if m.peers != nil {
 		if err := m.peers.Join(m); err != nil {
 			m.tasks.Stop()
+			if m.tier != nil {
+				_ = m.tier.Close(context.Background()) // the other error is the one that says why
+			}
 			return nil, fmt.Errorf("onefill: New: Config.Peers: %w", err)
 		}
 	}
@@ -111,7 +114,7 @@ func (m *Mesh) addGroup(name string, set *settings, codec codec, one func(contex
 		m.cache.Resize(m.budget)
 		g.cache = cache.New(set.maxBytes)
 	}
-	g.account, g.clock = g.cache.NewGroup(), g.cache.Clock()
+	g.account, g.clock = g.cache.NewGroup(name, g.end), g.cache.Clock()
 	m.setGroup(name, g)
 	return g, nil
 }
@@ -149,6 +152,9 @@ func (g *Group[V]) Close() error {
 	return nil
 }
 
+// maxNumber is more than any clock in microseconds will show and any counter reach, so that nothing from outside makes numbers run over.
+const maxNumber = 1 << 60
+
 // Namespace implements Member.
 func (m *Mesh) Namespace() string { return m.namespace }
 
@@ -157,11 +163,22 @@ func (m *Mesh) Clock() uint64 { return m.number.Load() }
 
 // Merge implements Member.
 func (m *Mesh) Merge(number uint64) {
+	if number > maxNumber {
+		m.log.Error("a number beyond all reason came from outside: not heeded")
+		return
+	}
 	for {
 		now := m.number.Load()
 		if number <= now || m.number.CompareAndSwap(now, number) {
 			return
 		}
+	}
+}
+
+// Forget implements Member.
+func (m *Mesh) Forget() {
+	for _, g := range *m.groups.Load() {
+		g.cache.RemoveGroup(g.account)
 	}
 }
 
@@ -181,6 +198,9 @@ func (m *Mesh) spread(ctx context.Context, inv *Invalidation) []Ack {
 	}
 	return m.peers.Spread(ctx, inv)
 }
+
+// listed reports whether invalidations reach this process.
+func (m *Mesh) listed() bool { return m.peers == nil || m.peers.Listed() }
 
 func (m *Mesh) self() string {
 	if m.peers == nil {

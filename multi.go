@@ -1,5 +1,5 @@
-// Many keys at once: GetMulti and Refresh, and LoadBatch behind them. Every key has its flight, as in Get; what is shared is the question to each owner and
-// the call of the loader.
+// Many keys at once: GetMulti and Refresh. Every key has its flight, as in Get; what is shared is the question to each owner and, in batch.go, the call of the
+// loader.
 
 package onefill
 
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/onefill/onefill/internal/flight"
 )
@@ -34,30 +33,20 @@ func (g *Group[V]) GetMulti(ctx context.Context, keys []string) (map[string]V, e
 func (g *Group[V]) Refresh(ctx context.Context, keys ...string) error {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	errs := make([]error, len(keys))
-	var waiting sync.WaitGroup
-	places := make(chan struct{}, refreshesAtOnce)
-	for i, key := range keys {
-		places <- struct{}{}
-		waiting.Add(1)
-		started := g.mesh.tasks.Go(func(context.Context) {
-			defer func() { waiting.Done(); <-places }()
-			errs[i] = g.refresh(ctx, key)
-		})
-		if !started {
-			return ErrClosed
-		}
-	}
-	waiting.Wait()
+	g.mesh.tasks.Each(len(keys), atOnce, func(i int) { errs[i] = g.refresh(ctx, keys[i]) })
 	return errors.Join(errs...)
 }
 
-// refreshesAtOnce bounds the keys that one Refresh has under way.
-const refreshesAtOnce = 64
+// atOnce bounds the keys of one call that are worked on at a time where each is a trip of its own.
+const atOnce = 64
 
 // refresh loads key again where it belongs and drops older copies everywhere.
 func (g *core) refresh(ctx context.Context, key string) error {
 	if err := g.refuse(ctx, key); err != nil {
 		return err
+	}
+	if count(chainFrom(ctx), g.digest(key)) > 0 { // a loader that refreshes its own key
+		return ErrRecursion
 	}
 	var f found
 	var err error
@@ -71,17 +60,22 @@ func (g *core) refresh(ctx context.Context, key string) error {
 				if p == nil {
 					break
 				}
-				if f, answered, err := g.fetch(ctx, c, p, key, refreshed); answered {
+				if f, answered, err := g.fetch(ctx, c, p, key, anew); answered {
 					return f, err
 				}
 			}
 			return g.fill(ctx, key, g.mesh.Clock())
 		})
 	}
-	if err != nil {
+	old := g.mesh.Clock()
+	switch {
+	case errors.Is(err, ErrNotFound): // copies are old all the same
+	case err != nil:
 		return err
+	default:
+		old = f.Number - 1
 	}
-	return g.spreadDrop(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: []string{key}, Number: f.Number - 1})
+	return errors.Join(err, g.spreadDrop(ctx, &Invalidation{Group: g.name, Version: g.set.version, Keys: []string{key}, Number: old}))
 }
 
 // multi is one GetMulti under way.
@@ -243,136 +237,3 @@ func (m *multi) found(key string, e *entry, err error) {
 
 // keyError says which key of a call an error belongs to.
 func keyError(key string, err error) error { return fmt.Errorf("onefill: key %q: %w", key, err) }
-
-// batch is a set of fills that one call of LoadBatch is to serve.
-type batch struct {
-	calls []*call
-	chain []uint64
-}
-
-func (b *batch) add(c *call, chain []uint64) {
-	b.calls = append(b.calls, c)
-	for _, d := range chain {
-		if !slices.Contains(b.chain, d) {
-			b.chain = append(b.chain, d)
-		}
-	}
-}
-
-// launchBatch starts the fills of b: one call of LoadBatch for all whose values are not in memory by now.
-func (g *core) launchBatch(ctx context.Context, b *batch) {
-	if len(b.calls) == 0 {
-		return
-	}
-	chain := extendAll(chainFrom(ctx), b.chain)
-	ctx = (&scope{chain: chain, flight: &b.calls[0].Node}).in(context.WithoutCancel(ctx))
-	started := g.mesh.tasks.Go(func(context.Context) { g.loadBatch(ctx, b.calls) })
-	if !started {
-		for _, c := range b.calls {
-			g.fills.Finish(c, found{}, ErrClosed)
-		}
-	}
-}
-
-func extendAll(chain, more []uint64) []uint64 { return append(slices.Clone(chain), more...) }
-
-// loadBatch is load for many keys. A key that the loader's map lacks is not found if the loader succeeded.
-func (g *core) loadBatch(ctx context.Context, calls []*call) {
-	calls = slices.DeleteFunc(calls, func(c *call) bool {
-		e := g.fresh(c.Key())
-		if e != nil { // arrived while we queued
-			g.fills.Finish(c, found{e, OutcomeLocal}, nil)
-		}
-		return e != nil
-	})
-	calls, claims := g.claimBatch(ctx, calls)
-	if len(calls) == 0 {
-		return
-	}
-	place, err := g.places.take(g.mesh.tasks.Context(), context.Background())
-	if err != nil {
-		for i, c := range calls {
-			g.abandon(ctx, claims[i], ErrClosed)
-			g.fills.Finish(c, found{}, ErrClosed)
-		}
-		return
-	}
-	defer place.leave()
-	keys := make([]string, len(calls))
-	chain := chainFrom(ctx)
-	fill := &Fill{depth: len(chain)} // one for all
-	loads := make([]*loading, len(calls))
-	for i, c := range calls {
-		keys[i] = c.Key()
-		chain = extend(chain, g.digest(c.Key()))
-		number := g.numberFor(claims[i])
-		fill.number = max(fill.number, number)
-		loads[i] = g.begin(ctx, fill, number, c.Key())
-		g.fills.Mark(c, number)
-		defer c.Follow(&calls[0].Node)()
-	}
-	ctx = (&scope{chain: chain, flight: &calls[0].Node, fill: fill, place: place}).in(loads[0].ctx)
-	all, err := g.run(ctx, context.Background(), func(ctx context.Context) (any, error) { return g.loadMany(ctx, keys) })
-	values, _ := all.(map[string]any)
-	var settling sync.WaitGroup
-	for i, c := range calls {
-		if claims[i] == nil { // nothing to wait for
-			g.settle(ctx, c, loads[i], nil, values, err)
-			continue
-		}
-		settling.Go(func() { g.settle(ctx, c, loads[i], claims[i], values, err) })
-	}
-	settling.Wait()
-}
-
-// claimBatch claims the keys of a batch from the tier, all at once, and returns those that are this process's to load, with their claims. What the tier has is
-// taken, and what another cluster is filling goes on alone. A claim is nil where the tier is down or there is none.
-func (g *core) claimBatch(ctx context.Context, calls []*call) (mine []*call, claims []Claim) {
-	if g.tier() == nil {
-		return calls, make([]Claim, len(calls))
-	}
-	replies, errs := make([]ClaimReply, len(calls)), make([]error, len(calls))
-	var claiming sync.WaitGroup
-	for i, c := range calls {
-		claiming.Go(func() {
-			replies[i], errs[i] = g.claim(ctx, c, TierKey{g.name, g.set.version, c.Key()}, 0, &tierWait{})
-		})
-	}
-	claiming.Wait()
-	for i, c := range calls {
-		switch reply := replies[i]; {
-		case errs[i] != nil:
-			g.stats.tierErrors.Add(1)
-			mine, claims = append(mine, c), append(claims, nil)
-		case reply.State == ClaimGranted:
-			mine, claims = append(mine, c), append(claims, reply.Claim)
-		default:
-			if reply.State == ClaimValue {
-				if f, err := g.takeTier(c, reply.Value); err == nil {
-					g.fills.Finish(c, f, nil)
-					continue
-				}
-			}
-			g.launch(ctx, &g.fills, c, func(ctx context.Context, c *call) (found, error) { return g.filling(ctx, c, 0) })
-		}
-	}
-	return mine, claims
-}
-
-// settle ends one key's part of a batch.
-func (g *core) settle(ctx context.Context, c *call, l *loading, claim Claim, values map[string]any, err error) {
-	value, ok := values[c.Key()]
-	switch {
-	case ok:
-		err = nil
-	case err == nil:
-		err = ErrNotFound
-	}
-	e, err := l.end(c.Key(), value, err)
-	g.deliver(ctx, &g.fills, c, claim, e, err)
-	if err != nil {
-		g.fills.Finish(c, found{}, err)
-		return
-	}
-	g.fills.Finish(c, found{e, OutcomeLoaded}, nil)
-}

@@ -18,11 +18,13 @@ type Peers interface {
 	// Route says whom to ask for a key: its owner, then its deputy, as far as they are other processes that are believed alive. An empty route means
 	// that this process fills the key itself.
 	Route(group, key string) Route
+	// Listed reports whether the others know this process as a member, so that invalidations reach it. One that they do not know keeps nothing.
+	Listed() bool
 	// Spread hands an invalidation to every process of the pool except this one and returns their answers: one for each member, whether reached or not.
 	Spread(context.Context, *Invalidation) []Ack
 	// Ready waits until the first set of members is known.
 	Ready(context.Context) error
-	// Leave stops owning keys and tells the pool; it goes on answering.
+	// Leave stops owning keys and tells the pool; it goes on answering what is under way.
 	Leave(context.Context) error
 	// Close ends the requests in flight, within the context, and stops serving. It includes Leave.
 	Close(context.Context) error
@@ -56,6 +58,8 @@ type Member interface {
 	// in memory. waits is called when what the fill of an ask waits for changes. The function that it returns says that the peer no longer waits
 	// for ask i.
 	Serve(from string, asks []*Ask, reply func(i int, a *Answer), waits func(i int, flights []uint64)) (leave func(i int))
+	// Forget drops everything that is kept: invalidations do not reach this process any more.
+	Forget()
 	// Apply applies an invalidation that a peer spreads.
 	Apply(*Invalidation) Ack
 	// Clock is the highest number that this process has seen; Merge raises it.

@@ -12,8 +12,8 @@ import (
 	"github.com/onefill/onefill/internal/flight"
 )
 
-// refreshed as Ask.Have says: load again, whatever there is.
-const refreshed = math.MaxUint64
+// anew as Ask.Have says: load again, whatever there is.
+const anew = math.MaxUint64
 
 // Serve implements Member.
 func (m *Mesh) Serve(from string, asks []*Ask, reply func(int, *Answer), waits func(int, []uint64)) (leave func(int)) {
@@ -79,17 +79,21 @@ func (s *serving) begin(i int, ask *Ask) (*core, *call) {
 	}
 	ctx, _, end := s.m.begin(context.Background(), Trip{Kind: TripServe, Group: ask.Group, Key: ask.Key, Peer: s.from, Trace: ask.Trace, Baggage: ask.Baggage})
 	have := g.heed(ask)
-	hash := g.cache.Hash(g.account, ask.Key)
-	vouched := g.cache.Floor(hash) // before the look-up: see cache.Invalidate
+	vouched := g.cache.Floor(g.account, ask.Key) // before the look-up: see cache.Invalidate
 	if e := g.read(ask.Key); e != nil && e.Number > have {
 		g.stats.served.Add(1)
 		s.reply(i, g.answer(e, vouched))
-		end(found{e, OutcomeLocal}.result(nil))
+		end(found{entry: e, how: OutcomeLocal}.result(nil))
+		return nil, nil
+	}
+	if left := g.retries.left(ask.Key); left > 0 && have > 0 && ask.Have != anew { // this process alone says when it is tried again
+		s.reply(i, &Answer{Status: StatusError, Text: errPaused.Error(), Life: left})
+		end(Result{Outcome: OutcomeFailed, Err: errPaused})
 		return nil, nil
 	}
 	c, leads := g.fills.Join(ask.Key)
 	ctx = (&scope{chain: ask.Chain}).in(ctx)
-	s.await(i, ctx, g, c, end)
+	s.await(i, ctx, g, c, have, end)
 	if leads && (g.loadMany == nil || have > 0) {
 		g.launch(ctx, &g.fills, c, func(ctx context.Context, c *call) (found, error) { return g.filling(ctx, c, have) })
 		return nil, nil
@@ -100,14 +104,18 @@ func (s *serving) begin(i int, ask *Ask) (*core, *call) {
 	return g, c
 }
 
+// errPaused is what the holder of a copy is told that wants a newer value before this process tries again.
+var errPaused = errors.New("onefill: the last load failed a moment ago")
+
 // heed does what an ask says beside its question: it brings the news of an invalidation that this process may have missed, and the wish for a value newer
 // than one that the asker has, whose number it returns.
 func (g *core) heed(ask *Ask) (have uint64) {
 	g.mesh.Merge(ask.Floor)
-	if ask.Floor > g.cache.Floor(g.cache.Hash(g.account, ask.Key)) {
-		g.drop(ask.Key, ask.Floor)
+	if ask.Floor > g.cache.Floor(g.account, ask.Key) { // it may be another key's: it counts for this one alone, and vouches for none
+		g.fills.DetachBelow(ask.Key, ask.Floor)
+		g.cache.Expel(g.cache.Hash(g.account, ask.Key), g.account, ask.Key, ask.Floor)
 	}
-	if ask.Have == refreshed {
+	if ask.Have == anew {
 		g.fills.Detach(ask.Key)
 		return g.mesh.Clock()
 	}
@@ -115,7 +123,10 @@ func (g *core) heed(ask *Ask) (have uint64) {
 }
 
 // await sends the peer what the fill brings.
-func (s *serving) await(i int, ctx context.Context, g *core, c *call, end func(Result)) {
+func (s *serving) await(i int, ctx context.Context, g *core, c *call, have uint64, end func(Result)) {
+	if g.set.softTimeout > 0 && g.staleNow(c.Key()) != nil { // the load goes on when the peer has that
+		g.fills.Hold(c)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
 	if s.cancel == nil {
@@ -127,30 +138,39 @@ func (s *serving) await(i int, ctx context.Context, g *core, c *call, end func(R
 	started := s.m.tasks.Go(func(context.Context) {
 		defer cancel()
 		defer unwatch()
-		f, err := g.fills.Wait(ctx, c, nil)
-		if errors.Is(err, flight.ErrAbandoned) { // joined in the moment in which it gave up
-			f, err = g.fill(ctx, c.Key(), 0)
-		}
+		f, err := g.softly(ctx, c.Key(), have, func(ctx context.Context) (found, error) {
+			f, err := g.fills.Wait(ctx, c, nil)
+			if errors.Is(err, flight.ErrAbandoned) { // joined in the moment in which it gave up
+				f, err = g.fill(ctx, c.Key(), have)
+			}
+			return f, err
+		})
 		end(f.result(err))
 		if ctx.Err() == nil {
-			s.reply(i, g.outcome(f, err))
+			s.reply(i, g.outcome(c.Key(), f, err))
 		}
 	})
 	if !started {
 		cancel()
 		unwatch()
+		end(found{}.result(ErrClosed))
 		s.reply(i, &Answer{Status: StatusClosed})
 	}
 }
 
-// outcome is the answer that tells a peer what a fill brought.
-func (g *core) outcome(f found, err error) *Answer {
+// outcome is the answer that tells a peer what a fill of key brought.
+func (g *core) outcome(key string, f found, err error) *Answer {
 	g.stats.served.Add(1)
-	if err != nil {
+	switch {
+	case err != nil && f.loader:
+		a := loaderFailure(err)
+		a.Life = max(0, g.retries.left(key))
+		return a
+	case err != nil:
 		return failure(err)
 	}
 	hash := g.cache.Hash(g.account, f.Key)
-	vouched := g.cache.Floor(hash)
+	vouched := g.cache.Floor(g.account, f.Key)
 	if g.cache.Peek(hash, g.account, f.Key) != f.entry { // not kept, or gone: nothing to vouch for
 		vouched = 0
 	}

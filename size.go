@@ -5,6 +5,7 @@ package onefill
 import (
 	"math"
 	"reflect"
+	"time"
 )
 
 // sizeOf returns the bytes behind v: v itself and all that it points to, each pointer counted once. It is an estimate: capacity beyond a slice's length,
@@ -22,6 +23,9 @@ const maxDepth = 1000
 // behind returns the bytes that v refers to outside itself.
 func (s *sizer) behind(v reflect.Value, depth int) (n int64) {
 	if depth > maxDepth {
+		return 0
+	}
+	if v.Type() == reflect.TypeFor[time.Time]() { // its *Location is everybody's
 		return 0
 	}
 	switch v.Kind() {

@@ -152,7 +152,7 @@ func (w *tierWait) pause(closing context.Context) error {
 // claim makes the trip to the tier.
 func (g *core) claim(ctx context.Context, c *call, key TierKey, have uint64, w *tierWait) (ClaimReply, error) {
 	ctx, _, end := g.mesh.begin(ctx, Trip{Kind: TripClaim, Group: g.name, Key: key.Key})
-	floor := max(have, g.cache.Floor(g.cache.Hash(g.account, key.Key)))
+	floor := max(have, g.cache.Floor(g.account, key.Key))
 	reply, err := g.mesh.tier.Claim(ctx, key, ClaimAsk{NoClaim: g.set.noClaim, Have: have, Waited: w.fence, Floor: floor, Flight: c.ID()})
 	if err == nil {
 		g.mesh.Merge(reply.Fence)
@@ -202,7 +202,7 @@ func (g *core) takeTier(c *call, a *Answer) (found, error) {
 	g.own(e, a.Life)
 	g.stats.tierHits.Add(1)
 	g.keep(e, g.vouch(&g.fills, c))
-	return found{e, OutcomeTier}, nil
+	return found{entry: e, how: OutcomeTier}, nil
 }
 
 // takeOutcome hands on what came of another cluster's load that left no value in the tier: a failure, or a value for those alone who waited.
@@ -211,9 +211,9 @@ func (g *core) takeOutcome(key string, a *Answer) (found, error) {
 		return found{}, errors.New("onefill: the load of another cluster failed")
 	}
 	if a.Status != StatusValue {
-		return found{}, a.failed("another cluster", g.name)
+		return found{loader: true}, a.failed("another cluster", g.name)
 	}
 	e, err := g.received(key, a)
 	e.Flags |= finalEntry
-	return found{e, OutcomeTier}, err
+	return found{entry: e, how: OutcomeTier}, err
 }

@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -31,11 +32,13 @@ var lockers = []locker{
 
 const mutexName = "nightly"
 
-// holdFor is how long a holder works where others wait: long enough for the one before it to stand in line again.
-const holdFor = 2 * time.Millisecond
+const (
+	holdFor = 5 * time.Millisecond  // a holder's work where others wait
+	restFor = 20 * time.Millisecond // at most, by chance, before it stands in line again; else those that poll would all poll at the same moments
+)
 
 // BenchmarkMutex with one contender locks and unlocks. With 16, each with a client of its own, one operation is one hand-over to another contender, with the
-// holder's work of 2 ms. handover is the time from the call of unlock to the return of the next lock: with one contender, its own.
+// holder's work of 5 ms. handover is the time from the call of unlock to the return of the next lock: with one contender, its own.
 func BenchmarkMutex(b *testing.B) {
 	for _, l := range lockers {
 		b.Run(l.name, func(b *testing.B) {
@@ -139,6 +142,7 @@ type line struct {
 // would otherwise have it again before the others look.
 func (l *line) contend(ctx context.Context, lock lockFunc) error {
 	for {
+		time.Sleep(rand.N(restFor))
 		unlock, err := lock(ctx)
 		if ctx.Err() != nil {
 			if err == nil {

@@ -34,11 +34,11 @@ func TestBreakerLetsOneProbeThroughForTheWholeHerd(t *testing.T) {
 			t.Fatalf("right after a failure %d are admitted", n)
 		}
 		for _, pause := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
-			time.Sleep(pause*time.Millisecond - 1)
+			time.Sleep(pause*time.Millisecond - time.Microsecond)
 			if n, _ := admitted(); n != 0 {
 				t.Fatalf("%d admitted before %v have passed", n, pause*time.Millisecond)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Microsecond)
 			if n, probes := admitted(); n != 1 || probes != 1 || b.state() != "probing" {
 				t.Fatalf("after %v: %d admitted, %d as probes, %s", pause*time.Millisecond, n, probes, b.state())
 			}

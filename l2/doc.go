@@ -11,6 +11,6 @@
 // A tier never fails a read. Whatever is wrong with Redis costs a flight at most Config.TierTimeout; then the mesh does without. docs/redis.md says what the
 // tier needs of a server and what it costs there.
 //
-// Reading the source: claim.go is the way of a fill, scripts.go what happens inside Redis, names.go and envelope.go what is written there, message.go what is
+// Reading the source: claim.go and fill.go are the way of a fill, scripts.go what happens inside Redis, names.go and envelope.go what is written there, message.go what is
 // said to other clusters, breaker.go, wait.go and listen.go how failures, waiting and hearing work. memory.go has the same promises without Redis.
 package l2

@@ -169,7 +169,12 @@ func appendNumber(b []byte, n uint64) []byte {
 }
 
 // digits is a number as scripts want it.
-func digits(n uint64) string { return string(appendNumber(nil, n)) }
+func digits(n uint64) string {
+	if n == 0 {
+		return "0000000000000000"
+	}
+	return string(appendNumber(make([]byte, 0, numberDigits), n))
+}
 
 func appendString[S ~string | ~[]byte](b []byte, s S) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)

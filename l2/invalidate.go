@@ -55,7 +55,7 @@ func (s *Store) invalidateOne(ctx context.Context, inv *onefill.Invalidation, fl
 
 // invalidation are the arguments of scriptInvalidate.
 func (s *Store) invalidation(floor uint64, message string, life time.Duration, envelope []byte) []any {
-	return []any{strconv.FormatUint(floor, 10), fenceLife.Milliseconds(), channelOf(s.space), message, life.Milliseconds(), envelope}
+	return []any{digits(floor), fenceMillis, channelOf(s.space), message, life.Milliseconds(), envelope}
 }
 
 func (s *Store) invalidateMany(ctx context.Context, inv *onefill.Invalidation, floor uint64) (highest uint64, err error) {

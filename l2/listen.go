@@ -19,6 +19,8 @@ const (
 
 // listener is what a Store knows about its hearing.
 type listener struct {
+	hears chan struct{} // closed when messages are heard for the first time
+
 	mu     sync.Mutex // guards what follows
 	joined bool       // messages have been heard once
 	last   time.Time  // when the last sign of life was heard
@@ -50,7 +52,7 @@ func (s *Store) beat(ctx context.Context) {
 			s.heard.Reconnect()
 		}
 		if s.breaker.due(now) {
-			s.tasks.Go(func(ctx context.Context) { _ = s.Ready(ctx) })
+			s.tasks.Go(s.probe)
 		}
 		s.rooms.sweep(now)
 	}
@@ -66,7 +68,9 @@ func (s *Store) sing(ctx context.Context) {
 // hear passes on what other processes say.
 func (s *Store) hear(n lease.News) {
 	if n.Joined {
-		if s.listener.join(time.Now()) {
+		if again, counts := s.listener.join(time.Now()); !again {
+			close(s.listener.hears)
+		} else if counts {
 			s.gap("the subscription was made again")
 		}
 		return
@@ -91,13 +95,13 @@ func (s *Store) gap(why string) {
 	s.log.Warn("messages of other clusters may have been missed: " + why)
 }
 
-// join notes that messages are heard from now on, and reports whether some may have been missed since the last time.
-func (l *listener) join(now time.Time) (again bool) {
+// join notes that messages are heard from now on, and reports whether they were before, and whether some have been missed since that nobody knows of yet.
+func (l *listener) join(now time.Time) (again, counts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	again = l.joined && !l.deaf // a gap that was noticed is not counted twice
+	again, counts = l.joined, l.joined && !l.deaf
 	l.joined, l.last = true, now
-	return again
+	return again, counts
 }
 
 func (l *listener) sign(now time.Time) {

@@ -33,6 +33,9 @@ func (w *world) mesh(tier onefill.Tier) *onefill.Mesh {
 			w.t.Error(err)
 		}
 	})
+	if err := m.Ready(context.Background()); err != nil {
+		w.t.Fatal(err)
+	}
 	return m
 }
 

@@ -16,8 +16,8 @@ package l2
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/onefill/onefill"
@@ -48,7 +48,11 @@ type message struct {
 }
 
 // senderOf writes a process's name in messages.
-func senderOf(id uint64) string { return fmt.Sprintf("%016x", id) }
+func senderOf(id uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], id)
+	return hex.EncodeToString(b[:])
+}
 
 // writeCanary is a sign of life.
 func writeCanary(sender string) string { return messageMagic + string(kindCanary) + digits(0) + sender }

@@ -173,7 +173,10 @@ func TestHolderThatWasStoppedStoresNothingWhenItWakes(t *testing.T) {
 	holder.signal(syscall.SIGCONT)
 	holder.says("got late <nil>") // its own callers have what it loaded
 	tier, _ := w.process()
-	found(t, tier, "successor's")
+	reply := claimKey(t, tier, onefill.TierKey{Group: "users", Key: "42"}, onefill.ClaimAsk{Flight: 1}, onefill.ClaimValue)
+	if reply.Value.Data != "successor's" {
+		t.Fatalf("the tier has %q", reply.Value.Data)
+	}
 }
 
 // Contract: L2, L4

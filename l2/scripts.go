@@ -17,11 +17,10 @@ import "github.com/redis/go-redis/v9"
 
 // luaHeader reads the plain header of an envelope: its number, and for how many milliseconds of the key's life it is stale.
 const luaHeader = `
-local pattern = '^1fe1(' .. string.rep('%d', 16) .. ')(' .. string.rep('%d', 16) .. ')(' .. string.rep('%d', 13) .. ')'
 local function header(envelope)
   if type(envelope) ~= 'string' then return nil end
-  local fence, again, stale = string.match(envelope, pattern)
-  if fence == nil or fence ~= again or fence > '9000000000000000' then return nil end
+  local fence, again, stale = string.match(string.sub(envelope, 1, 49), '^1fe1(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d+)$')
+  if not (stale and fence == again and fence < '9000000000000000' and #stale == 13) then return nil end
   return fence, tonumber(stale)
 end
 `

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ import (
 // Store is a tier in Redis. It serves one mesh or several of one namespace in one process. Its methods are for the mesh; they are safe for concurrent use.
 type Store struct {
 	cfg    Config
+	ttl    string // ClaimTTL in ms
 	client redis.UniversalClient
 	log    *report.Log
 	sender string
@@ -60,11 +62,13 @@ func Redis(client redis.UniversalClient, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, client: client, log: report.New(cfg.Logger), sender: senderOf(rand.Uint64()), tasks: tasks.New()}
+	s.ttl = strconv.FormatInt(cfg.ClaimTTL.Milliseconds(), 10)
 	s.values.seal = seal
 	s.runner = lease.NewRunner(client, s.tasks, cfg.TierTimeout)
 	s.heard = lease.NewSubscription(client, s.tasks)
 	s.keeper = lease.NewKeeper(s.tasks, s.renew)
 	s.rooms.subscription = s.heard
+	s.listener.hears = make(chan struct{})
 	return s, nil
 }
 
@@ -89,10 +93,22 @@ func (s *Store) Join(m onefill.TierMember) error {
 	return nil
 }
 
-// Ready implements onefill.Tier: it asks the tier once, for at most TierTimeout. An answer, or none, is all the same; only ctx's own end is an error.
+// Ready implements onefill.Tier: it asks the tier once and waits until messages of other clusters are heard, for at most TierTimeout. Whether that comes about
+// is all the same; only ctx's own end is an error.
 func (s *Store) Ready(ctx context.Context) error {
-	_, _ = s.run(ctx, s.cfg.TierTimeout, scriptProbe, []string{probeOf(s.space)}, nil, nil) // a failure is on the log and in State
+	limited, cancel := context.WithTimeout(ctx, s.cfg.TierTimeout)
+	defer cancel()
+	s.probe(ctx)
+	select {
+	case <-s.listener.hears:
+	case <-limited.Done():
+	}
 	return ctx.Err()
+}
+
+// probe asks whether the tier is there. A failure is on the log and in State.
+func (s *Store) probe(ctx context.Context) {
+	_, _ = s.run(ctx, s.cfg.TierTimeout, scriptProbe, []string{probeOf(s.space)}, nil, nil)
 }
 
 // State implements onefill.Tier.
@@ -123,7 +139,7 @@ func (s *Store) release(ctx context.Context) {
 	var calls []lease.Call
 	for _, c := range s.keeper.Kept() {
 		if s.keeper.Drop(c.held) {
-			calls = append(calls, lease.Call{Keys: c.names.all(), Args: []any{c.token, "", 0, fenceLife.Milliseconds()}})
+			calls = append(calls, lease.Call{Keys: c.names.all(), Args: []any{c.token, "", 0, fenceMillis}})
 		}
 	}
 	if len(calls) == 0 {
@@ -144,16 +160,7 @@ func (s *Store) run(ctx context.Context, bound time.Duration, script *redis.Scri
 	if err != nil {
 		return nil, err
 	}
-	limited := ctx
-	if bound < s.cfg.TierTimeout-time.Millisecond { // else the runner's own bound will do
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, bound)
-		defer cancel()
-	}
-	reply, err := s.runner.Run(limited, script, keys, args, late)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		err = fmt.Errorf("%w (%v)", lease.ErrNoAnswer, bound)
-	}
+	reply, err := s.runner.Direct(ctx, bound, script, keys, args, late)
 	s.settle(probe, began, judge(ctx, err), err)
 	return reply, wrapped(err)
 }

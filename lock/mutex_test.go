@@ -96,6 +96,27 @@ func TestALeaseThatTheStoreForgotIsLostAtTheNextRenewal(t *testing.T) {
 	})
 }
 
+// Contract: K1, K4
+func TestARenewalNeverTouchesTheLeaseOfAnother(t *testing.T) {
+	inFakeTime(t, func(w *world) {
+		a, _, closeA := w.redisClient(lock.Config{})
+		defer closeA()
+		b, _, closeB := w.redisClient(lock.Config{})
+		defer closeB()
+		old := must(w.t)(a.Mutex("m", lock.TTL(3*time.Second)).Lock(w.t.Context()))
+		w.server.FlushAll()
+		next := must(w.t)(b.Mutex("m", lock.TTL(20*time.Second)).Lock(w.t.Context()))
+		time.Sleep(time.Second + time.Millisecond)
+		want(w.t, context.Cause(old.Context()), lock.ErrLost)
+		_ = next.Token() // Close leaves it be, like a crash
+		closeB()
+		_, err := a.Mutex("m").Lock(within(w.t, 18*time.Second))
+		want(w.t, err, lock.ErrNotAcquired) // its TTL was not cut short
+		l := must(w.t)(a.Mutex("m").Lock(within(w.t, 2*time.Second)))
+		want(w.t, l.Release(w.t.Context()), nil)
+	})
+}
+
 // Contract: K2
 func TestLockWaitsPastTheTTLAndGetsAFullOne(t *testing.T) {
 	inFakeTime(t, func(w *world) {
@@ -265,38 +286,47 @@ func TestReleaseWorksOnACancelledContext(t *testing.T) {
 }
 
 // Contract: K5
-func TestAStoreThatRefusesIsUnavailableAtOnceForAllWhoWait(t *testing.T) {
-	inFakeTime(t, func(w *world) {
-		a, _, closeA := w.redisClient(lock.Config{})
-		defer closeA()
-		b, _, closeB := w.redisClient(lock.Config{})
-		defer closeB()
-		held := must(w.t)(a.Mutex("m").Lock(w.t.Context()))
-		errs := make(chan error, 10)
-		for range 10 {
-			go func() {
-				_, err := b.Mutex("m").Lock(context.Background())
-				errs <- err
-			}()
-		}
-		synctest.Wait()
-		w.server.SetError("OOM command not allowed")
-		began := time.Now()
-		for range 10 {
-			err := <-errs
-			want(w.t, err, lock.ErrUnavailable)
-			if errors.Is(err, lock.ErrNotAcquired) {
-				w.t.Fatalf("%v", err)
-			}
-		}
-		if took := time.Since(began); took > time.Second {
-			w.t.Fatalf("took %v", took)
-		}
-		_, err := b.Mutex("m").TryLock(w.t.Context())
-		want(w.t, err, lock.ErrUnavailable)
-		w.server.SetError("")
-		want(w.t, held.Release(w.t.Context()), nil)
-	})
+func TestAStoreThatGoesAwayIsUnavailableAtOnceForAllWhoWait(t *testing.T) {
+	for what, breaks := range map[string]func(w *world, n *network){
+		"refuses": func(w *world, _ *network) { w.server.SetError("OOM command not allowed") },
+		"hangs":   func(_ *world, n *network) { n.set(func(n *network) { n.cut = time.Now().Add(time.Minute) }) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inFakeTime(t, func(w *world) {
+				a, _, closeA := w.redisClient(lock.Config{})
+				defer closeA()
+				n := &network{}
+				b, _, closeB := w.clientOver(w.rdb(n), lock.Config{})
+				defer closeB()
+				held := must(w.t)(a.Mutex("m").Lock(w.t.Context()))
+				errs := make(chan error, 10)
+				for range 10 {
+					go func() {
+						_, err := b.Mutex("m").Lock(context.Background())
+						errs <- err
+					}()
+				}
+				synctest.Wait()
+				breaks(w, n)
+				began := time.Now()
+				for range 10 {
+					err := <-errs
+					want(w.t, err, lock.ErrUnavailable)
+					if errors.Is(err, lock.ErrNotAcquired) {
+						w.t.Fatalf("%v", err)
+					}
+				}
+				if took := time.Since(began); took > 1100*time.Millisecond { // a poll and a timeout
+					w.t.Fatalf("took %v", took)
+				}
+				_, err := b.Mutex("m").TryLock(w.t.Context())
+				want(w.t, err, lock.ErrUnavailable)
+				w.server.SetError("")
+				want(w.t, held.Release(w.t.Context()), nil)
+				time.Sleep(time.Minute) // what was given up ends
+			})
+		})
+	}
 }
 
 // Contract: K7

@@ -80,3 +80,34 @@ func TestAServerThatDoesNotAnswerCostsTheTimeoutAndNoMore(t *testing.T) {
 		}
 	})
 }
+
+// Contract: K1
+func TestALeaseCountsFromTheRequestAndNotFromALateReply(t *testing.T) {
+	inFakeTime(t, func(w *world) {
+		n := &network{}
+		c, rdb, done := w.clientOver(w.rdb(n), lock.Config{})
+		defer done()
+		want(w.t, rdb.Ping(w.t.Context()).Err(), nil)
+		time.Sleep(time.Millisecond)
+		n.set(func(n *network) { n.delay = 200 * time.Millisecond })
+		const span = 3*time.Second - 32*time.Millisecond // the TTL without 1 % and 2 ms
+
+		asked := time.Now()
+		l := must(w.t)(c.Mutex("m", lock.TTL(3*time.Second)).Lock(w.t.Context()))
+		if after := l.Expires().Sub(asked); after != span {
+			w.t.Fatalf("expires %v after the question", after)
+		}
+		time.Sleep(time.Until(asked.Add(time.Second))) // a third of the TTL: it is being renewed
+		renewed := time.Now()
+		time.Sleep(300 * time.Millisecond)
+		if after := l.Expires().Sub(renewed); after != span {
+			w.t.Fatalf("expires %v after the renewal was sent", after)
+		}
+		checked := time.Now()
+		want(w.t, l.Check(w.t.Context()), nil)
+		if after := l.Expires().Sub(checked); after != span {
+			w.t.Fatalf("expires %v after the check was sent", after)
+		}
+		want(w.t, l.Release(w.t.Context()), nil)
+	})
+}

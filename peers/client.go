@@ -1,9 +1,5 @@
-// The asking side: a link to one member, which gathers questions into shared requests, and the standing stream on which slow answers come. When a member
-// counts as dead is in health.go; the HTTP underneath is in http.go.
-//
-// Gathering: whoever asks while no request is on its way sends at once, in his own goroutine; who asks meanwhile waits in the queue and travels with the next
-// request. So one caller pays for nothing, and many callers share. A request ends, for this purpose, when the peer marks that it has answered all that it
-// can answer at once; slow keys hold nobody up.
+// The asking side: a link to one member, the questions that are open on it, and the standing stream on which slow answers come. How questions share requests
+// is in gather.go, when a member counts as dead in health.go; the HTTP underneath is in http.go.
 
 package peers
 
@@ -14,7 +10,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"runtime"
 	"sync"
 	"time"
 
@@ -23,13 +18,8 @@ import (
 )
 
 const (
-	// maxPosts bounds the requests to one peer that are under way at once, so that with the standing stream, pings and invalidations the connections stay
-	// below maxConns.
-	maxPosts = 32
 	// maxConns bounds the connections to one peer.
 	maxConns = 64
-	// maxGather bounds the bytes of one request's questions; what is more goes with the next one.
-	maxGather = 256 << 10
 	// maxForgets bounds the forgets that wait to be sent; what a peer is not told of it works on for nothing.
 	maxForgets = maxAsks / 2
 	// maxAnswer bounds one frame of a peer's answer.
@@ -62,6 +52,7 @@ type link struct {
 	fault     error              // why the member is misconfigured
 	mirror    bool               // it is this process under another name
 	ended     error
+	tells     chan struct{}   // has one for each tell under way; not guarded
 	ctx       context.Context // of the requests under way; a new one each time that the member comes back
 	cancel    context.CancelFunc
 }
@@ -82,7 +73,7 @@ func (q *question) answer(a *onefill.Answer, err error) {
 }
 
 func newLink(p *Pool, m Peer) *link {
-	l := &link{pool: p, id: m.ID, url: m.URL, listedAs: m.Incarnation, session: rand.Uint64() | 1, open: make(map[uint64]*question)}
+	l := &link{pool: p, id: m.ID, url: m.URL, listedAs: m.Incarnation, session: rand.Uint64() | 1, open: make(map[uint64]*question), tells: make(chan struct{}, maxTells)}
 	l.ctx, l.cancel = context.WithCancel(p.tasks.Context())
 	l.template = newTemplate(m.URL)
 	return l
@@ -139,95 +130,6 @@ func (l *link) unusable() error {
 	return nil
 }
 
-// batch is what one request carries.
-type batch struct {
-	questions []*question
-	forgets   []uint64
-	ctx       context.Context
-	marked    bool // the next batch may go
-}
-
-// nextBatch takes what is to be sent now, nil if nothing is or if it has to wait for the request on its way. The caller holds mu.
-func (l *link) nextBatch() *batch {
-	if l.gathering || l.posts >= maxPosts || len(l.queue) == 0 {
-		return nil
-	}
-	size, n := 0, 0
-	for n < len(l.queue) && size < maxGather {
-		size += len(l.queue[n].ask.Key) + 64
-		n++
-	}
-	b := &batch{questions: l.queue[:n:n], forgets: l.forgets, ctx: l.ctx}
-	if l.queue = l.queue[n:]; len(l.queue) == 0 {
-		l.queue = nil
-	}
-	l.forgets = nil
-	now := time.Now()
-	for _, q := range b.questions {
-		q.sent = now
-		l.open[q.id] = q
-	}
-	if l.asked.IsZero() {
-		l.asked = now
-	}
-	l.gathering = true
-	l.posts++
-	return b
-}
-
-// post sends a batch and takes the answers that come with the response.
-func (l *link) post(b *batch) {
-	body := newBody(l.hello())
-	for _, id := range b.forgets {
-		body.b = wire.AppendForget(body.b, id)
-	}
-	for _, q := range b.questions {
-		body.b = wire.AppendAsk(body.b, q.id, false, q.ask)
-	}
-	err := l.exchange(b.ctx, body, func(k wire.Kind, f *wire.Fields) error {
-		if k == wire.KindMark {
-			l.mark(b, false)
-			return nil
-		}
-		return l.take(k, f)
-	})
-	l.mark(b, true)
-	if err != nil && !l.trouble(err) {
-		return
-	}
-	if l.anyOpen(b.questions) {
-		l.listen()
-	}
-}
-
-// mark lets the next batch go, once for each batch; at its end the batch gives back its place among the posts. Where others wait already, or were answered
-// together and will ask again, a task sends the next batch once all of them had their turn: otherwise the first one would leave with a question of its own.
-func (l *link) mark(b *batch, ended bool) {
-	l.mu.Lock()
-	if ended {
-		l.posts--
-	}
-	next := !l.gathering && len(l.queue) > 0 // a place among the posts was missing
-	if !b.marked {
-		b.marked = true
-		next = len(l.queue) > 0 || len(b.questions) > 1
-		l.gathering = next
-	}
-	l.mu.Unlock()
-	if next {
-		l.pool.tasks.Go(func(context.Context) {
-			runtime.Gosched()
-			l.mu.Lock()
-			l.gathering = false
-			b := l.nextBatch()
-			l.mu.Unlock()
-			if b != nil {
-				l.post(b)
-			}
-		})
-	}
-}
-
 // take handles a frame of the peer.
 func (l *link) take(k wire.Kind, f *wire.Fields) error {
 	switch k {
@@ -237,7 +139,6 @@ func (l *link) take(k wire.Kind, f *wire.Fields) error {
 			return err
 		}
 		if q := l.settle(id); q != nil {
-			a.Final = a.Final || l.pool.guest() // nobody tells a guest what is invalidated: it keeps nothing
 			q.answer(a, nil)
 		}
 	case wire.KindAlive:
@@ -298,7 +199,7 @@ func (l *link) forget(questions []question, err error) {
 		}
 	}
 	l.queue = kept
-	tell := len(l.forgets) > 0 && l.status == alive
+	tell := len(l.forgets) > 0 && l.talks()
 	l.mu.Unlock()
 	for _, q := range gone {
 		q.answer(nil, err)

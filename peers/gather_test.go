@@ -154,9 +154,9 @@ func TestBurstOfGetsOpensAHandfulOfConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCircle(t).slowly(100 * time.Millisecond).start(3)
 		m := c.members[0]
-		for range 3 {
+		keys := m.keysOf(urlOf(1), 2000)
+		for range 2 {
 			var all []<-chan answer
-			keys := m.keysOf(urlOf(1), 2000)
 			for _, key := range keys {
 				all = append(all, m.get(key))
 			}

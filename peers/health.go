@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/onefill/onefill/internal/wire"
@@ -24,10 +25,11 @@ const (
 	unreachable
 	left          // it said so; until it comes back as a new process
 	misconfigured // it is this process, or another than the source says, or of another namespace
+	retired       // the source names it no longer
 )
 
 func (s status) String() string {
-	return [...]string{"alive", "unreachable", "left", "misconfigured"}[s]
+	return [...]string{"alive", "unreachable", "left", "misconfigured", "retired"}[s]
 }
 
 const (
@@ -39,8 +41,10 @@ const (
 	warnGuest = 30 * time.Second
 )
 
-// talks reports whether the member answers what it was asked before: one that is leaving does. The caller holds mu.
-func (l *link) talks() bool { return l.ended == nil && (l.status == alive || l.status == left) }
+// talks reports whether the member may answer what it was asked before: one that is leaving or no member any more does. The caller holds mu.
+func (l *link) talks() bool {
+	return l.ended == nil && (l.status == alive || l.status == left || l.status == retired)
+}
 
 func (l *link) alive() bool { return l.state() == alive }
 
@@ -72,7 +76,7 @@ func (l *link) greet(h *wire.Hello) error {
 	case h.ID != l.id:
 		return &refusal{wire.RefusedFormat, fmt.Sprintf("the member that the source calls %q calls itself %q: give it one name", l.id, h.ID)}
 	}
-	l.pool.mesh.Merge(h.Clock)
+	l.pool.mesh().Merge(h.Clock)
 	l.mu.Lock()
 	l.incarn, l.heard, l.asked = h.Incarnation, time.Now(), time.Time{}
 	l.mu.Unlock()
@@ -81,15 +85,13 @@ func (l *link) greet(h *wire.Hello) error {
 
 // refused is told that the peer does not look at this process's requests.
 func (l *link) refused(r *refusal) {
-	if r.why == wire.RefusedClosed {
-		l.depart(0)
-		return
-	}
 	err := fmt.Errorf("peers: %s", r.text)
 	l.mu.Lock()
-	changed := l.status != misconfigured && l.ended == nil
+	changed := l.status != misconfigured && l.status != retired && l.ended == nil
 	revived := l.status == alive
-	l.status, l.fault, l.mirror = misconfigured, err, r.why == wire.RefusedSelf
+	if l.status != retired {
+		l.status, l.fault, l.mirror = misconfigured, err, r.why == wire.RefusedSelf
+	}
 	l.mu.Unlock()
 	if changed {
 		l.pool.log.Error("a member is misconfigured", slog.String("peer", l.id), slog.String("error", r.text))
@@ -103,16 +105,17 @@ func (l *link) refused(r *refusal) {
 
 // die is told why the member counts as dead.
 func (l *link) die(err error) {
+	dead := fmt.Errorf("peers: %s is unreachable: %w", l.id, err)
 	l.mu.Lock()
-	if l.status != alive || l.ended != nil {
+	if l.status != alive || l.ended != nil { // nobody counts on it any more, except those who wait
 		l.mu.Unlock()
-		l.drop(err)
+		l.drop(dead)
 		return
 	}
 	l.status = unreachable
 	l.mu.Unlock()
 	l.pool.changed() // before those who wait are told: they ask the next in rank
-	l.drop(fmt.Errorf("peers: %s is unreachable: %w", l.id, err))
+	l.drop(dead)
 	l.pool.log.Warn("a peer is unreachable", slog.String("peer", l.id), slog.String("error", err.Error()))
 	l.pool.tasks.Go(l.revive)
 }
@@ -131,7 +134,7 @@ func (l *link) revive(ctx context.Context) {
 			return
 		}
 		l.mu.Lock()
-		over := l.ended != nil
+		over := l.ended != nil || l.status == retired
 		l.mu.Unlock()
 		if over {
 			return
@@ -143,7 +146,7 @@ func (l *link) revive(ctx context.Context) {
 func (l *link) fit() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended != nil || l.status == left && l.incarn == l.leftAs {
+	if l.ended != nil || l.status == retired || l.status == left && l.incarn == l.leftAs {
 		return false
 	}
 	l.status, l.fault, l.asked = alive, nil, time.Time{}
@@ -160,15 +163,12 @@ func (l *link) ping(ctx context.Context) error {
 	return err
 }
 
-// depart is told that the member leaves the pool. incarnation says which life of it, 0 for the present one.
+// depart is told that the member leaves the pool. incarnation says which life of it.
 func (l *link) depart(incarnation uint64) {
 	l.mu.Lock()
-	changed := l.status == alive && l.ended == nil && (incarnation == 0 || l.incarn == 0 || l.incarn == incarnation)
+	changed := l.status == alive && l.ended == nil && (l.incarn == 0 || l.incarn == incarnation)
 	if changed {
-		l.status, l.leftAs = left, l.incarn
-		if incarnation != 0 {
-			l.leftAs = incarnation
-		}
+		l.status, l.leftAs = left, incarnation
 	}
 	l.mu.Unlock()
 	if changed {
@@ -177,11 +177,32 @@ func (l *link) depart(incarnation uint64) {
 	}
 }
 
-// changed makes the new belief about a member effective.
-func (p *Pool) changed() {
+// retire is told that the source no longer names the member. It is asked nothing new; what it was asked already it may answer, as long as it lives.
+func (l *link) retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = retired
+}
+
+// retiring returns the links to former members on which something is open, and ends the others.
+func (p *Pool) retiring() []*link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rebuild()
+	p.retired = slices.DeleteFunc(p.retired, func(l *link) bool {
+		if l.busy() {
+			return false
+		}
+		l.end(fmt.Errorf("peers: %s is no member any more", l.id))
+		return true
+	})
+	return slices.Clone(p.retired)
+}
+
+// busy reports whether somebody waits for an answer of the member.
+func (l *link) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open) > 0 || len(l.queue) > 0
 }
 
 // watchHealth looks at all links at short intervals.
@@ -193,6 +214,9 @@ func (p *Pool) watchHealth(ctx context.Context) {
 		select {
 		case now := <-ticker.C:
 			for _, l := range p.view.Load().links {
+				l.check(now)
+			}
+			for _, l := range p.retiring() {
 				l.check(now)
 			}
 			p.sessions.sweep(now)

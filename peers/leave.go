@@ -8,7 +8,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +21,15 @@ import (
 // tellTimeout bounds what one silent member costs an invalidation or a farewell.
 const tellTimeout = time.Second
 
-// Spread implements onefill.Peers. Members that have left are not asked; those that count as dead are tried all the same.
+// maxTells bounds the invalidations and farewells to one member that are under way at once; further ones wait. The fetches need connections too.
+const maxTells = 8
+
+// Spread implements onefill.Peers. Members that have left are not asked; those that count as dead are tried all the same. A caller that gives up stops nothing:
+// what is half done leaves old values behind. It returns within a second.
 func (p *Pool) Spread(ctx context.Context, inv *onefill.Invalidation) []onefill.Ack {
+	if p.mesh() == nil {
+		return nil
+	}
 	message := wire.AppendInvalidate(nil, inv)
 	var links []*link
 	for _, l := range p.view.Load().links {
@@ -29,7 +38,7 @@ func (p *Pool) Spread(ctx context.Context, inv *onefill.Invalidation) []onefill.
 		}
 	}
 	acks := make([]onefill.Ack, len(links))
-	p.each(ctx, links, func(ctx context.Context, i int, l *link) {
+	p.each(context.WithoutCancel(ctx), links, func(ctx context.Context, i int, l *link) {
 		acks[i] = onefill.Ack{Peer: l.id, Err: fmt.Errorf("peers: %s did not acknowledge", l.id)}
 		err := l.tell(ctx, message, func(k wire.Kind, f *wire.Fields) error {
 			if k != wire.KindAck {
@@ -73,6 +82,12 @@ func (p *Pool) each(ctx context.Context, links []*link, tell func(context.Contex
 
 // tell sends frames in a request of their own.
 func (l *link) tell(ctx context.Context, frames []byte, take func(wire.Kind, *wire.Fields) error) error {
+	select {
+	case l.tells <- struct{}{}:
+		defer func() { <-l.tells }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	b := newBody(l.hello())
 	b.b = append(b.b, frames...)
 	return l.exchange(ctx, b, take)
@@ -81,7 +96,7 @@ func (l *link) tell(ctx context.Context, frames []byte, take func(wire.Kind, *wi
 // Leave implements onefill.Peers.
 func (p *Pool) Leave(ctx context.Context) error {
 	p.mu.Lock()
-	if p.leaving || p.mesh == nil {
+	if p.leaving || p.mesh() == nil {
 		p.mu.Unlock()
 		return nil
 	}
@@ -123,7 +138,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 	p.tasks.Stop()
 	p.mu.Lock()
-	links := p.links
+	links := slices.AppendSeq(slices.Clone(p.retired), maps.Values(p.links))
 	p.mu.Unlock()
 	for _, l := range links {
 		l.end(onefill.ErrClosed)

@@ -74,6 +74,7 @@ func TestLeavingMemberOwnsNothingFromTheMomentItSaysSo(t *testing.T) {
 		if err := leaver.pool.Leave(t.Context()); err != nil {
 			t.Errorf("Leave: %v", err)
 		}
+		time.Sleep(5 * time.Second) // it still answers pings
 		for _, m := range c.members {
 			m.wantState(urlOf(3), "left")
 			if owner := m.pool.Owner(group, keys[1]); owner == urlOf(3) {

@@ -13,13 +13,13 @@ import (
 
 // Contract: P9
 func TestTimingCachedKeyAnswersInTenMillisecondsUnderThousandLoads(t *testing.T) {
-	all := startProcesses(t, 2)
+	all := startProcesses(t, 2, patient)
 	asker, owner := all[0], all[1]
 	cached := processKeys(all, owner, 0, "cached", 10)
 	asker.send("get 1 %s", strings.Join(cached, " "))
 	asker.got()
 	asker.send("get 1 %s", strings.Join(processKeys(all, owner, 10_000, "slow", 1000), " "))
-	for len(loadsOfAll(owner)) < 1010 {
+	for len(owner.allLoads()) < 1010 {
 		owner.send("descriptors")
 		owner.answer()
 	}
@@ -32,22 +32,16 @@ func TestTimingCachedKeyAnswersInTenMillisecondsUnderThousandLoads(t *testing.T)
 	asker.got()
 }
 
-func loadsOfAll(p *process) []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]string(nil), p.loads...)
-}
-
 // Contract: P4, P5
 func TestTimingStoppedOwnerCostsItsSilenceOnceAndIsBackWithinASecond(t *testing.T) {
-	all := startProcesses(t, 3)
+	all := startProcesses(t, 3, impatient)
 	owner := all[2]
 	keys := processKeys(all, owner, 0, "key", 4)
 	all[0].send("get 1 %s", keys[0])
 	all[0].got()
 	owner.signal(syscall.SIGSTOP)
 	all[0].send("get 1 %s", keys[1])
-	if took := all[0].got(); took < processSilence*9/10 || took > processSilence*5/4 {
+	if took := all[0].got(); took < impatient*9/10 || took > impatient*5/4 {
 		t.Errorf("the first Get took %v", took)
 	}
 	all[0].send("get 1 %s", keys[2])
@@ -63,7 +57,7 @@ func TestTimingStoppedOwnerCostsItsSilenceOnceAndIsBackWithinASecond(t *testing.
 
 // Contract: P3
 func TestTimingKilledOwnerCostsMilliseconds(t *testing.T) {
-	all := startProcesses(t, 3)
+	all := startProcesses(t, 3, impatient)
 	owner := all[2]
 	keys := processKeys(all, owner, 0, "key", 2)
 	all[0].send("get 1 %s", keys[0])

@@ -1,5 +1,5 @@
-// Pool: this process's membership among others, and who owns a key. How it asks the others is in client.go, how it answers them in server.go, how it knows
-// who is alive in health.go.
+// Pool: this process's membership among others. Who owns a key is in view.go, how the pool asks the others in client.go, how it answers them in server.go, how
+// it knows who is alive in health.go.
 
 package peers
 
@@ -17,8 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/onefill/onefill"
 	"github.com/onefill/onefill/internal/report"
@@ -48,8 +46,8 @@ type Config struct {
 	// PeerSilence is how long after a request a peer may be silent before it counts as dead. A peer that is working on an answer is not silent. Zero means
 	// 2 seconds; less than 50 milliseconds is an error. It should be the same in all processes.
 	PeerSilence time.Duration
-	// MaxPending bounds the questions of one peer that this process works on at once; further ones are told that it is busy. Zero means 16,384; negative is
-	// an error.
+	// MaxPending bounds the questions of one peer, told by its ID, that this process works on at once; further ones are told that it is busy. Zero means
+	// 16,384; negative is an error.
 	MaxPending int
 	// Dial connects to peers. Nil means the net package's dialler. HTTP_PROXY is not heeded.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -70,14 +68,15 @@ type Pool struct {
 	transport   *http.Transport
 	log         *report.Log
 	tasks       *tasks.Set
-	mesh        onefill.Member // set by Join
+	joined      atomic.Pointer[onefill.Member] // nil before Join
 
 	view  atomic.Pointer[view]
 	known chan struct{} // closed when the first set of members is known
 
 	mu      sync.Mutex // guards what follows and the writing of view
 	links   map[string]*link
-	listed  bool // the source names this process
+	retired []*link // to former members, as long as something is open on them
+	listed  bool    // the source names this process
 	isKnown bool
 	leaving bool
 	servers []*http.Server
@@ -87,17 +86,9 @@ type Pool struct {
 	closed   bool
 }
 
-// view is what the pool believes at a moment; it does not change.
-type view struct {
-	ranking *ranking         // of the processes that own keys
-	links   map[string]*link // of the members that are not this process
-	ranked  []*link          // by their place in ranking; nil for this process
-	hash    uint64           // of the members' IDs, whatever their state
-	listed  bool             // this process is one of them
-}
-
 // NewPool returns the pool that src describes, with this process in it at the URL self, such as "https://10.0.0.3:7946"; a guest may pass "". Errors name the
-// argument or the field and its value. Nothing runs before the pool is given to onefill.New.
+// argument or the field and its value. The pool asks nobody, watches nothing and starts no goroutine before it is given to onefill.New; until then ServeHTTP and
+// Serve answer with status 503.
 func NewPool(self string, src Source, cfg Config) (*Pool, error) {
 	if cfg.PeerSilence == 0 {
 		cfg.PeerSilence = DefaultPeerSilence
@@ -123,7 +114,7 @@ func NewPool(self string, src Source, cfg Config) (*Pool, error) {
 	if _, ok := p.source.(addressSource); ok && cfg.ID != "" && cfg.ID != p.url {
 		return nil, fmt.Errorf("peers: Config.ID is %q: the source knows members by their URLs alone, so leave it empty", cfg.ID)
 	}
-	p.view.Store(&view{})
+	p.rebuild()
 	if f, ok := p.source.(fixedSource); ok {
 		p.setMembers(f.fixed())
 	}
@@ -200,14 +191,22 @@ func (p *Pool) Join(m onefill.Member) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.mesh != nil:
+	case p.mesh() != nil:
 		return errors.New("peers: the pool belongs to another mesh already")
 	case p.closed:
 		return onefill.ErrClosed
 	}
-	p.mesh = m
+	p.joined.Store(&m)
 	p.tasks.Go(p.watchSource)
 	p.tasks.Go(p.watchHealth)
+	return nil
+}
+
+// mesh returns the mesh that the pool belongs to, nil before Join.
+func (p *Pool) mesh() onefill.Member {
+	if m := p.joined.Load(); m != nil {
+		return *m
+	}
 	return nil
 }
 
@@ -232,8 +231,17 @@ func (p *Pool) watchSource(ctx context.Context) {
 	}
 }
 
-// setMembers takes the full set of members as a source gives it.
+// setMembers takes the full set of members as a source gives it. Where the others know this process no longer, all that it keeps goes: nobody will tell it what
+// is invalidated.
 func (p *Pool) setMembers(set []Peer) {
+	was := p.Listed()
+	p.replaceMembers(set)
+	if m := p.mesh(); m != nil && was && !p.Listed() {
+		m.Forget()
+	}
+}
+
+func (p *Pool) replaceMembers(set []Peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := make(map[string]*link, len(set))
@@ -251,7 +259,8 @@ func (p *Pool) setMembers(set []Peer) {
 	}
 	for id, l := range p.links {
 		if now[id] != l {
-			l.end(fmt.Errorf("peers: %s is no member any more", id))
+			l.retire()
+			p.retired = append(p.retired, l)
 		}
 	}
 	p.links = now
@@ -262,74 +271,8 @@ func (p *Pool) setMembers(set []Peer) {
 	p.rebuild()
 }
 
-// owns reports whether this process owns keys. The caller holds mu. Where the list of members is empty it starts alone.
-func (p *Pool) owns() bool {
-	return !p.cfg.Guest && !p.leaving && (p.listed || len(p.links) == 0)
-}
-
-// rebuild makes a new view. The caller holds mu.
-func (p *Pool) rebuild() {
-	var owners, all []string
-	for id, l := range p.links {
-		all = append(all, id)
-		if l.alive() {
-			owners = append(owners, id)
-		}
-	}
-	if p.owns() {
-		owners = append(owners, p.self)
-	}
-	if p.listed {
-		all = append(all, p.self)
-	}
-	v := &view{ranking: newRanking(owners), links: p.links, listed: p.listed}
-	for _, id := range v.ranking.ids {
-		v.ranked = append(v.ranked, p.links[id])
-	}
-	slices.Sort(all)
-	digest := xxhash.New()
-	for _, id := range all {
-		_, _ = digest.WriteString(id + "\x00") // never fails
-	}
-	v.hash = digest.Sum64()
-	p.view.Store(v)
-}
-
-// guest reports whether the others do not know this process as a member.
-func (p *Pool) guest() bool { return p.cfg.Guest || !p.view.Load().listed }
-
 // Self implements onefill.Peers.
 func (p *Pool) Self() string { return p.self }
-
-// Route implements onefill.Peers.
-func (p *Pool) Route(group, key string) (route onefill.Route) {
-	v := p.view.Load()
-	if v.ranking == nil {
-		return route
-	}
-	first, second := v.ranking.top2(keyHash(group, key))
-	if first < 0 || v.ranked[first] == nil {
-		return route
-	}
-	route[0] = v.ranked[first]
-	if second >= 0 && v.ranked[second] != nil {
-		route[1] = v.ranked[second]
-	}
-	return route
-}
-
-// Owner returns the ID of the process that owns the key, as this process sees it now; "" where there is none.
-func (p *Pool) Owner(group, key string) string {
-	v := p.view.Load()
-	if v.ranking == nil {
-		return ""
-	}
-	first, _ := v.ranking.top2(keyHash(group, key))
-	if first < 0 {
-		return ""
-	}
-	return v.ranking.ids[first]
-}
 
 // Ready implements onefill.Peers. It also returns an error where a member is another spelling of this process.
 func (p *Pool) Ready(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -345,7 +346,7 @@ func TestFailingSourceKeepsTheLastMembersAndIsAskedAgain(t *testing.T) {
 		c.join(urlOf(1), staticOf(2))
 		time.Sleep(time.Minute)
 		m.wantState(urlOf(1), "alive")
-		if n := src.calls; n < 3 || n > 20 {
+		if n := src.calls.Load(); n < 3 || n > 20 {
 			t.Errorf("asked %d times in a minute", n)
 		}
 		if len(c.log.lines(errSource.Error())) == 0 {
@@ -360,12 +361,11 @@ func TestFailingSourceKeepsTheLastMembersAndIsAskedAgain(t *testing.T) {
 // failing is a source that tells its members once and then fails.
 type failing struct {
 	*source
-	calls int
+	calls atomic.Int64
 }
 
 func (f *failing) Watch(_ context.Context, set func([]peers.Peer)) error {
-	f.calls++
-	if f.calls == 1 {
+	if f.calls.Add(1) == 1 {
 		set(f.set)
 	}
 	return errSource

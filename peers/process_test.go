@@ -7,7 +7,6 @@ package peers_test
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if self := os.Getenv("ONEFILL_TEST_MEMBER"); self != "" {
-		if err := (&worker{self: self, members: strings.Fields(os.Getenv("ONEFILL_TEST_MEMBERS"))}).run(); err != nil {
+		if err := (&worker{self: self, silence: os.Getenv("ONEFILL_TEST_SILENCE"), members: strings.Fields(os.Getenv("ONEFILL_TEST_MEMBERS"))}).run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -37,12 +36,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// processSilence is PeerSilence of the processes: short, so that tests are, and long enough for a busy machine.
-const processSilence = time.Second
+// PeerSilence of processes: long enough for a busy machine where nobody is to be silent, short where somebody is.
+const (
+	patient   = 10 * time.Second
+	impatient = time.Second
+)
 
 // worker is a process's inside.
 type worker struct {
 	self    string
+	silence string
 	members []string
 	pool    *peers.Pool
 	group   *onefill.Group[string]
@@ -60,7 +63,11 @@ func (w *worker) run() error {
 	if err != nil {
 		return err
 	}
-	if w.pool, err = peers.NewPool(w.self, peers.Static(w.members...), peers.Config{PeerSilence: processSilence}); err != nil {
+	silence, err := time.ParseDuration(w.silence)
+	if err != nil {
+		return err
+	}
+	if w.pool, err = peers.NewPool(w.self, peers.Static(w.members...), peers.Config{PeerSilence: silence}); err != nil {
 		return err
 	}
 	mesh, err := onefill.New(onefill.Config{Namespace: "test", Peers: w.pool})
@@ -162,7 +169,7 @@ type process struct {
 }
 
 // startProcesses starts n processes of one pool and waits until all listen.
-func startProcesses(t *testing.T, n int) []*process {
+func startProcesses(t *testing.T, n int, silence time.Duration) []*process {
 	t.Helper()
 	var listeners []*os.File
 	var all []string
@@ -181,7 +188,7 @@ func startProcesses(t *testing.T, n int) []*process {
 	}
 	var started []*process
 	for i, file := range listeners {
-		started = append(started, startProcess(t, all[i], all, file))
+		started = append(started, startProcess(t, all[i], all, file, silence))
 		file.Close()
 	}
 	for _, p := range started {
@@ -190,10 +197,10 @@ func startProcesses(t *testing.T, n int) []*process {
 	return started
 }
 
-func startProcess(t *testing.T, self string, all []string, listener *os.File) *process {
+func startProcess(t *testing.T, self string, all []string, listener *os.File, silence time.Duration) *process {
 	t.Helper()
 	p := &process{t: t, url: self, cmd: exec.Command(os.Args[0]), answers: make(chan string, 100), ready: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "ONEFILL_TEST_MEMBER="+self, "ONEFILL_TEST_MEMBERS="+strings.Join(all, " "))
+	p.cmd.Env = append(os.Environ(), "ONEFILL_TEST_MEMBER="+self, "ONEFILL_TEST_SILENCE="+silence.String(), "ONEFILL_TEST_MEMBERS="+strings.Join(all, " "))
 	p.cmd.ExtraFiles = []*os.File{listener}
 	p.cmd.Stderr = io.Discard
 	out, err := p.cmd.StdoutPipe()
@@ -277,6 +284,13 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
+// allLoads returns the keys that the process has loaded, in order.
+func (p *process) allLoads() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.loads)
+}
+
 // loadsOf returns who has loaded key.
 func loadsOf(all []*process, key string) (at []string) {
 	for _, p := range all {
@@ -311,7 +325,7 @@ func processKeys(all []*process, owner *process, ms int, word string, n int) (ke
 
 // Contract: P3
 func TestKilledOwnerCostsOneLoadPerKey(t *testing.T) {
-	all := startProcesses(t, 5)
+	all := startProcesses(t, 5, patient)
 	owner, survivors := all[4], all[:4]
 	for _, p := range survivors { // all have connections to the owner
 		p.send("get 1 %s", processKeys(all, owner, 0, "warm", 1)[0])
@@ -339,7 +353,7 @@ func TestKilledOwnerCostsOneLoadPerKey(t *testing.T) {
 
 // Contract: P3, P4
 func TestOwnerKilledInTheMiddleOfALoadCostsOneMore(t *testing.T) {
-	all := startProcesses(t, 4)
+	all := startProcesses(t, 4, patient)
 	owner, survivors := all[3], all[:3]
 	key := processKeys(all, owner, 500, "key", 1)[0]
 	for _, p := range survivors {
@@ -360,7 +374,7 @@ func TestOwnerKilledInTheMiddleOfALoadCostsOneMore(t *testing.T) {
 
 // Contract: P4, P5
 func TestStoppedOwnerIsReplacedAndBackWhenItGoesOn(t *testing.T) {
-	all := startProcesses(t, 3)
+	all := startProcesses(t, 3, impatient)
 	owner := all[2]
 	keys := processKeys(all, owner, 0, "key", 4)
 	all[0].send("get 1 %s", keys[0])
@@ -392,7 +406,7 @@ func TestBurstGivesItsDescriptorsBack(t *testing.T) {
 	if _, err := os.ReadDir("/proc/self/fd"); err != nil {
 		t.Skip("this system does not show a process's descriptors")
 	}
-	all := startProcesses(t, 2)
+	all := startProcesses(t, 2, patient)
 	asker, owner := all[0], all[1]
 	count := func() (n []int) {
 		for _, p := range all {
@@ -415,7 +429,8 @@ func TestBurstGivesItsDescriptorsBack(t *testing.T) {
 			t.Errorf("%s has %d descriptors more than before", all[i].url, n-before[i])
 		}
 	}
-	if n := len(slices.Compact(slices.SortedFunc(slices.Values(owner.loads), cmp.Compare))); n != 2000 || len(owner.loads) != 2000 {
-		t.Errorf("%d loads of %d keys", len(owner.loads), n)
+	loads := owner.allLoads()
+	if n := len(slices.Compact(slices.Sorted(slices.Values(loads)))); n != 2000 || len(loads) != 2000 {
+		t.Errorf("%d loads of %d keys at the owner", len(loads), n)
 	}
 }

@@ -83,29 +83,6 @@ func keepTwo(best, next, score uint64) (uint64, uint64) {
 // placeOf returns the place in ids, counted from zero, that a score carries; the zero that no member scores gives -1.
 func placeOf(score uint64) int { return int(score&placeMask) - 1 }
 
-// order returns the places in ids of all members, the owner first. It sorts, and is meant for the status page and for tests.
-func (r *ranking) order(h uint64) []int {
-	scores := make([]uint64, len(r.seeds))
-	for i := range scores {
-		scores[i] = r.seeds[i].score(h, uint64(i)+1)
-	}
-	slices.Sort(scores)
-	slices.Reverse(scores)
-	places := make([]int, len(scores))
-	for i, score := range scores {
-		places[i] = placeOf(score)
-	}
-	return places
-}
-
-// index returns the place of id in ids, or -1.
-func (r *ranking) index(id string) int {
-	if i, found := slices.BinarySearch(r.ids, id); found {
-		return i
-	}
-	return -1
-}
-
 // keyHash is the hash by which a key is ranked: xxhash64 of the group's length (8 bytes, little-endian), the group and the key. The length keeps
 // ("ab", "c") and ("a", "bc") apart. It does not allocate.
 func keyHash(group, key string) uint64 {

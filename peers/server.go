@@ -1,4 +1,4 @@
-// The answering side: one request of a peer, what it may do, and the response. Answers that are not ready in time belong to the peer's session, see session.go.
+// The answering side: the server, and one request of a peer and what it may do. The response is in response.go.
 
 package peers
 
@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +21,6 @@ import (
 )
 
 const (
-	// holdResponse is how long a response waits for answers before those that are not ready move to the standing stream.
-	holdResponse = 20 * time.Millisecond
 	// maxRequest bounds the bytes of one request; a Set carries its value.
 	maxRequest = 64 << 20
 	// maxAsks bounds the questions of one request, maxFrames all that it says.
@@ -37,11 +34,14 @@ const (
 	maxServerConns    = 10_000
 )
 
-// ServeHTTP answers peers. It is to be mounted at Path. A request that does not come from an authenticated peer gets status 403 and not a word more.
+// ServeHTTP answers peers. It is to be mounted at Path. A request that does not come from an authenticated peer gets status 403 and not a word more, and any
+// other one status 503 before the pool is given to onefill.New.
 func (p *Pool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !p.authentic(r):
 		w.WriteHeader(http.StatusForbidden)
+	case p.mesh() == nil:
+		w.WriteHeader(http.StatusServiceUnavailable)
 	case !strings.HasSuffix(r.URL.Path, "/v1") && r.URL.Path != "v1":
 		w.WriteHeader(http.StatusNotFound)
 	case r.Method != http.MethodPost || r.Header.Get("Content-Type") != contentType:
@@ -131,7 +131,7 @@ func (p *Pool) read(in *wire.Reader) (*request, error) {
 		}
 		switch kind {
 		case wire.KindHello:
-			if req.hello, err = f.Hello(&wire.Hello{Namespace: p.mesh.Namespace()}); err == nil {
+			if req.hello, err = f.Hello(&wire.Hello{Namespace: p.mesh().Namespace()}); err == nil {
 				err = p.admit(&req.hello)
 			}
 		case wire.KindAsk:
@@ -151,7 +151,7 @@ func (p *Pool) read(in *wire.Reader) (*request, error) {
 		case wire.KindInvalidate:
 			var inv *onefill.Invalidation
 			if inv, err = f.Invalidation(); err == nil {
-				ack := p.mesh.Apply(inv)
+				ack := p.mesh().Apply(inv)
 				ack.Members = p.view.Load().hash
 				req.applied = wire.AppendAck(req.applied, &ack)
 			}
@@ -167,14 +167,14 @@ func (p *Pool) read(in *wire.Reader) (*request, error) {
 // admit decides whether to listen to who says hello.
 func (p *Pool) admit(h *wire.Hello) error {
 	switch {
-	case h.Namespace != p.mesh.Namespace():
+	case h.Namespace != p.mesh().Namespace():
 		p.log.Error("a process of another namespace asks", slog.String("peer", h.ID), slog.String("namespace", h.Namespace))
-		return &refusal{wire.RefusedNamespace, fmt.Sprintf("%s belongs to namespace %q, not to %q", p.self, p.mesh.Namespace(), h.Namespace)}
+		return &refusal{wire.RefusedNamespace, fmt.Sprintf("%s belongs to namespace %q, not to %q", p.self, p.mesh().Namespace(), h.Namespace)}
 	case h.Incarnation == p.incarnation:
 		p.log.Error("a request of this process came back to it: it is spelled in two ways", slog.String("self", p.self))
 		return &refusal{wire.RefusedSelf, fmt.Sprintf("this process, %q, asks itself under another name: spell it the same in both places", p.self)}
 	}
-	p.mesh.Merge(h.Clock)
+	p.mesh().Merge(h.Clock)
 	return nil
 }
 
@@ -187,160 +187,11 @@ func (p *Pool) depart(h *wire.Hello) {
 
 // hello says who this process is.
 func (p *Pool) hello() *wire.Hello {
-	return &wire.Hello{Namespace: p.mesh.Namespace(), ID: p.self, Incarnation: p.incarnation, Clock: p.mesh.Clock(), Members: p.view.Load().hash}
+	return &wire.Hello{Namespace: p.mesh().Namespace(), ID: p.self, Incarnation: p.incarnation, Clock: p.mesh().Clock(), Members: p.view.Load().hash}
 }
 
 // greeting begins a response.
 func (p *Pool) greeting(b []byte) []byte { return wire.AppendHello(wire.Begin(b), p.hello()) }
-
-// respond sends a whole response.
-func (p *Pool) respond(w http.ResponseWriter, b []byte) {
-	h := w.Header()
-	h["Content-Type"] = contentTypeHeader
-	h["Content-Length"] = []string{strconv.Itoa(len(b))}
-	_, _ = w.Write(b) // the peer sees a broken response and asks again
-}
-
-var contentTypeHeader = []string{contentType}
-
-// response collects the answers to one request.
-type response struct {
-	p *Pool
-	s *session
-
-	mu       sync.Mutex // guards what follows
-	b        []byte
-	left     int
-	answered []bool
-	moved    bool             // answers go to the session from now on
-	noted    bool             // the session knows the asks that are left
-	early    map[int][]uint64 // what their fills wait for, from before
-	waiting  bool             // the handler waits for ready
-	ready    chan struct{}
-}
-
-// answer answers what a request asks: what can be answered at once, then what is ready within holdResponse; the rest moves to the standing stream.
-func (p *Pool) answer(w http.ResponseWriter, r *http.Request, s *session, req *request) {
-	buf := bodies.Get().(*body)
-	defer bodies.Put(buf)
-	res := &response{p: p, s: s, b: append(p.greeting(buf.b[:0]), req.applied...)}
-	defer func() { buf.b = res.b[:0] }()
-	asks, ids := res.known(req)
-	if len(asks) == 0 {
-		p.respond(w, res.b)
-		return
-	}
-	res.left, res.answered = len(asks), make([]bool, len(asks))
-	leave := p.mesh.Serve(req.hello.ID, asks, func(i int, a *onefill.Answer) { res.reply(i, ids[i], a) },
-		func(i int, flights []uint64) { res.waits(i, ids[i], flights) })
-	res.mu.Lock()
-	if res.left == 0 {
-		res.mu.Unlock()
-		p.respond(w, res.b)
-		return
-	}
-	for i, id := range ids {
-		if !res.answered[i] {
-			s.add(id, res.early[i], func() { leave(i) })
-		}
-	}
-	res.noted = true
-	res.b = wire.AppendMark(res.b)
-	res.ready, res.waiting = make(chan struct{}, 1), true
-	res.mu.Unlock()
-	res.hold(w, r)
-}
-
-// known answers the asks that the session works on already, and those for which it has no room, and returns the others.
-func (res *response) known(req *request) (asks []*onefill.Ask, ids []uint64) {
-	asks, ids = req.asks[:0], req.ids[:0]
-	room := res.s.room(res.p.cfg.MaxPending)
-	for i, ask := range req.asks {
-		id := req.ids[i]
-		if req.again[i] {
-			if frame, ok := res.s.progress(res.b, id); ok {
-				res.b = frame
-				continue
-			}
-		}
-		if len(asks) >= room {
-			res.b = wire.AppendAnswer(res.b, id, &onefill.Answer{Status: onefill.StatusBusy})
-			continue
-		}
-		asks, ids = append(asks, ask), append(ids, id)
-	}
-	return asks, ids
-}
-
-// reply takes the answer to ask i of the request.
-func (res *response) reply(i int, id uint64, a *onefill.Answer) {
-	res.mu.Lock()
-	defer res.mu.Unlock()
-	if res.moved {
-		res.s.deliver(id, a)
-		return
-	}
-	res.b = wire.AppendAnswer(res.b, id, a)
-	res.answered[i] = true
-	res.left--
-	if res.waiting {
-		res.s.keep(id, a) // the response may get lost
-		select {
-		case res.ready <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// waits takes what the fill of ask i waits for.
-func (res *response) waits(i int, id uint64, flights []uint64) {
-	res.mu.Lock()
-	defer res.mu.Unlock()
-	if res.noted {
-		res.s.waits(id, flights)
-		return
-	}
-	if res.early == nil {
-		res.early = make(map[int][]uint64)
-	}
-	res.early[i] = flights
-}
-
-// hold sends what there is, then answers as they come, until all are there or holdResponse is over.
-func (res *response) hold(w http.ResponseWriter, r *http.Request) {
-	w.Header()["Content-Type"] = contentTypeHeader
-	flusher := http.NewResponseController(w)
-	over := time.NewTimer(holdResponse)
-	defer over.Stop()
-	var out []byte
-	for ended := false; ; {
-		res.mu.Lock()
-		out = append(out[:0], res.b...)
-		res.b = res.b[:0]
-		ended = ended || res.left == 0
-		res.moved = res.moved || ended
-		res.mu.Unlock()
-		_, err := w.Write(out)
-		if ended || err != nil {
-			break
-		}
-		if flusher.Flush() != nil {
-			break
-		}
-		select {
-		case <-res.ready:
-		case <-over.C:
-			ended = true
-		case <-r.Context().Done():
-			ended = true
-		case <-res.p.closing:
-			ended = true
-		}
-	}
-	res.mu.Lock()
-	res.moved = true
-	res.mu.Unlock()
-}
 
 // Serve answers peers on a listener of the pool's own, with every bound set: sizes and times of headers and bodies, idle times, the number of connections. It
 // returns http.ErrServerClosed after Close.

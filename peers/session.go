@@ -1,12 +1,12 @@
-// Sessions: what one peer's link is waiting for. Answers that were not ready in time go to the session's standing stream; until they are old they can be asked
-// for again, so that a response that got lost costs a question and never a second load.
+// Sessions: what one peer's link is waiting for. Answers that were not ready in time go to the session's standing stream, see stream.go; until they are old they
+// can be asked for again, so that a response that got lost costs a question and never a second load.
 
 package peers
 
 import (
 	"context"
-	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/onefill/onefill"
@@ -24,27 +24,42 @@ const (
 
 // sessions holds a pool's sessions.
 type sessions struct {
-	idle chan struct{} // told when a session has answered everything; has room for one
-	mu   sync.Mutex    // guards m; taken before a session's
-	m    map[sessionKey]*session
+	idle   chan struct{}     // told when a session has answered everything; has room for one
+	mu     sync.Mutex        // guards what follows; taken before a session's
+	askers map[string]*asker // by the peer's ID
+	n      int               // sessions of all of them
 }
 
-type sessionKey struct {
-	id      string
-	session uint64
+// asker is a peer that asks. It may have any number of sessions: the peer chooses their numbers, so what it may ask is bounded here.
+type asker struct {
+	sessions map[uint64]*session // guarded by the pool's sessions.mu
+	pending  atomic.Int64        // asks that are being worked on, or have room reserved
 }
+
+// reserve takes room for up to n asks, where most are allowed in all, and returns for how many there was.
+func (a *asker) reserve(n, most int) int {
+	for {
+		pending := a.pending.Load()
+		got := min(int64(n), max(int64(most)-pending, 0))
+		if a.pending.CompareAndSwap(pending, pending+got) {
+			return int(got)
+		}
+	}
+}
+
+// release gives the room of n asks back.
+func (a *asker) release(n int) { a.pending.Add(-int64(n)) }
 
 // session is one link of one peer to this process.
 type session struct {
-	p *Pool
+	p     *Pool
+	asker *asker
 
 	mu      sync.Mutex // guards what follows
 	pending map[uint64]*pending
 	running int // pending without an answer
 	heard   time.Time
-	stream  chan struct{} // closed to end the stream; nil where none listens
-	wake    chan struct{} // the stream has something to send
-	out     []byte        // frames for the stream
+	stream  *stream // nil where none listens
 }
 
 // pending is one ask that was not answered at once.
@@ -57,17 +72,21 @@ type pending struct {
 
 // of returns the session that h belongs to.
 func (ss *sessions) of(p *Pool, h *wire.Hello) *session {
-	key := sessionKey{h.ID, h.Session}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	s := ss.m[key]
+	a := ss.askers[h.ID]
+	if a == nil {
+		a = &asker{sessions: make(map[uint64]*session)}
+	}
+	s := a.sessions[h.Session]
 	if s == nil {
-		s = &session{p: p, pending: make(map[uint64]*pending), wake: make(chan struct{}, 1)}
-		if ss.m == nil {
-			ss.m = make(map[sessionKey]*session)
-		}
-		if len(ss.m) < maxSessions { // else it lives as long as the request
-			ss.m[key] = s
+		s = &session{p: p, asker: a, pending: make(map[uint64]*pending)}
+		if ss.n < maxSessions { // else it lives as long as the request
+			if ss.askers == nil {
+				ss.askers = make(map[string]*asker)
+			}
+			ss.askers[h.ID], a.sessions[h.Session] = a, s
+			ss.n++
 		}
 	}
 	s.mu.Lock()
@@ -80,9 +99,15 @@ func (ss *sessions) of(p *Pool, h *wire.Hello) *session {
 func (ss *sessions) sweep(now time.Time) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	for key, s := range ss.m {
-		if s.sweep(now) {
-			delete(ss.m, key)
+	for id, a := range ss.askers {
+		for n, s := range a.sessions {
+			if s.sweep(now) {
+				delete(a.sessions, n)
+				ss.n--
+			}
+		}
+		if len(a.sessions) == 0 {
+			delete(ss.askers, id)
 		}
 	}
 }
@@ -101,9 +126,11 @@ func (ss *sessions) settle(ctx context.Context) {
 func (ss *sessions) busy() bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	for _, s := range ss.m {
-		if s.room(0) < 0 {
-			return true
+	for _, a := range ss.askers {
+		for _, s := range a.sessions {
+			if s.working() {
+				return true
+			}
 		}
 	}
 	return false
@@ -126,19 +153,18 @@ func (s *session) sweep(now time.Time) (dead bool) {
 	return dead
 }
 
-// room is how many more asks the session may have under way.
-func (s *session) room(most int) int {
+func (s *session) working() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return most - s.running
+	return s.running > 0
 }
 
-// add notes an ask that is being worked on.
+// add notes an ask that is being worked on, with the room that was reserved for it.
 func (s *session) add(id uint64, waits []uint64, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if twice := s.pending[id]; twice != nil && twice.answer == nil { // the peer's transport has repeated the request on another connection
-		s.running--
+		s.done()
 		twice.leave()
 	}
 	s.pending[id] = &pending{leave: leave, waits: waits}
@@ -156,9 +182,12 @@ func (s *session) keep(id uint64, a *onefill.Answer) {
 func (s *session) deliver(id uint64, a *onefill.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.settle(id, a) && s.stream != nil { // a stream that comes later begins with what is answered
-		s.out = wire.AppendAnswer(s.out, id, a)
-		s.signal()
+	if !s.settle(id, a) {
+		return
+	}
+	if to := s.listening(); to != nil { // a stream that comes later begins with what is answered
+		to.out = wire.AppendAnswer(to.out, id, a)
+		to.signal()
 	}
 }
 
@@ -174,19 +203,12 @@ func (s *session) settle(id uint64, a *onefill.Answer) bool {
 
 // done notes that one ask less is being worked on. The caller holds mu.
 func (s *session) done() {
+	s.asker.release(1)
 	if s.running--; s.running > 0 {
 		return
 	}
 	select {
 	case s.p.sessions.idle <- struct{}{}:
-	default:
-	}
-}
-
-// signal wakes the stream. The caller holds mu.
-func (s *session) signal() {
-	select {
-	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -200,9 +222,9 @@ func (s *session) waits(id uint64, flights []uint64) {
 		return
 	}
 	ask.waits = flights
-	if s.stream != nil {
-		s.out = wire.AppendAlive(s.out, []wire.Alive{{ID: id, Waits: flights}})
-		s.signal()
+	if to := s.listening(); to != nil {
+		to.out = wire.AppendAlive(to.out, []wire.Alive{{ID: id, Waits: flights}})
+		to.signal()
 	}
 }
 
@@ -233,83 +255,4 @@ func (s *session) progress(b []byte, id uint64) ([]byte, bool) {
 		return wire.AppendAnswer(b, id, ask.answer), true
 	}
 	return wire.AppendAlive(b, []wire.Alive{{ID: id, Waits: ask.waits}}), true
-}
-
-// alive appends a sign of life for everything that is being worked on, even for nothing.
-func (s *session) alive(b []byte) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]wire.Alive, 0, s.running)
-	for id, ask := range s.pending {
-		if ask.answer == nil {
-			all = append(all, wire.Alive{ID: id, Waits: ask.waits})
-		}
-	}
-	return wire.AppendAlive(b, all)
-}
-
-// take returns what the stream is to send. What the last call returned is used again.
-func (s *session) take(last []byte) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := s.out
-	s.out = last[:0]
-	return out
-}
-
-// listen sends answers and signs of life on the response until the peer hangs up, another stream takes over, or the pool closes.
-func (s *session) listen(w http.ResponseWriter, r *http.Request, every time.Duration) {
-	mine := make(chan struct{})
-	s.mu.Lock()
-	if s.stream != nil {
-		close(s.stream)
-	}
-	s.stream = mine
-	s.out = s.answered(s.out[:0])
-	s.mu.Unlock()
-	defer s.hangUp(mine)
-	flusher := http.NewResponseController(w)
-	_ = flusher.SetWriteDeadline(time.Time{}) // a stream lives long; ErrNotSupported is fine
-	_ = flusher.SetReadDeadline(time.Time{})
-	w.Header()["Content-Type"] = contentTypeHeader
-	ticker := time.NewTicker(max(every, 10*time.Millisecond))
-	defer ticker.Stop()
-	b := s.alive(append(s.p.greeting(nil), s.take(nil)...))
-	for {
-		if _, err := w.Write(b); err != nil || flusher.Flush() != nil {
-			return
-		}
-		select {
-		case <-s.wake:
-			b = s.take(b)
-		case <-ticker.C:
-			b = s.alive(s.take(b))
-		case <-mine:
-			return
-		case <-r.Context().Done():
-			return
-		case <-s.p.closing: // with what has been answered on the way out
-			_, _ = w.Write(s.take(b))
-			return
-		}
-	}
-}
-
-// answered appends the answers that are kept. The caller holds mu.
-func (s *session) answered(b []byte) []byte {
-	for id, ask := range s.pending {
-		if ask.answer != nil {
-			b = wire.AppendAnswer(b, id, ask.answer)
-		}
-	}
-	return b
-}
-
-func (s *session) hangUp(mine chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.heard = time.Now()
-	if s.stream == mine {
-		s.stream = nil
-	}
 }

@@ -12,10 +12,9 @@ package cache
 import "sync/atomic"
 
 const (
-	maxShards     = 64       // more would not be noticed: stores are rare beside reads, and reads do not lock
-	minShare      = 17 << 20 // so that a value of the default MaxValueBytes, 16 MiB, fits
-	stripeBits    = 14       // 16,384 floors in 128 KiB; see Floor
-	stripeOfShift = 64 - stripeBits
+	maxShards  = 64       // more would not be noticed: stores are rare beside reads, and reads do not lock
+	minShare   = 17 << 20 // so that a value of the default MaxValueBytes, 16 MiB, fits
+	stripeBits = 14       // 16,384 floors in 128 KiB; see Floor
 )
 
 // Cache is a bounded memory shared by groups that share nothing else: the same key in two groups is two entries. Its methods are safe for concurrent use.
@@ -47,7 +46,7 @@ func New(maxBytes int64) *Cache {
 	return c
 }
 
-// Clock is the clock that the cache's times (Fresh, Expires, DropAfter) are read from. Whoever made the cache ticks it.
+// Clock is the clock that the cache's times are read from. Whoever made the cache ticks it.
 func (c *Cache) Clock() *Clock { return c.clock }
 
 // Hash is what the other methods want as a key's hash. It differs from process to process, and from group to group for the same key.
@@ -77,37 +76,43 @@ func (c *Cache) Store(hash uint64, e *Entry, vouched uint64) bool {
 	s := c.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if floor := c.Floor(hash); e.Number <= floor && vouched < floor {
+	if floor := c.Floor(e.Group, e.Key); e.Number <= floor && vouched < floor {
 		return false
 	}
 	return s.store(hash, e, c.clock.Now())
 }
 
-// Floor returns the highest number of an invalidation that concerned a key of this hash's stripe, 0 for none. It only rises. Keys share 16,384 stripes,
-// which errs on the safe side: an invalidation may keep the value of another key, whose load was under way meanwhile, out of the cache. With 1,000
+// Floor returns the highest number of an invalidation that concerned a key of this key's stripe, 0 for none. It only rises. A key has the same stripe in every
+// process, so that the floors of two processes can be compared: they are equal where both have heard of the same invalidations. Keys share 16,384 stripes, which errs on the safe side: an invalidation may keep the value of another key, whose load was under way meanwhile, out of the cache. With 1,000
 // invalidations a second and loads of 450 ms that is one load in forty.
-func (c *Cache) Floor(hash uint64) uint64 { return c.floors[hash>>stripeOfShift].Load() }
+func (c *Cache) Floor(g *Group, key string) uint64 { return c.floors[g.stripe(key)].Load() }
 
-// Invalidate removes the entry under key if its Number is at most number, and keeps everything up to number out from now on. It returns the Number of the
-// entry that remains, 0 if there is none.
+// Invalidate removes the entry under key if its Number is at most number, keeps everything up to number out from now on, and stores next, where it is not nil,
+// in its place, all in one step for whoever stores. It returns the Number of the entry that remained, 0 if there was none; then next was stored only if its own
+// Number is no lower.
 //
 // The entry goes before the floor rises. A reader takes no lock: it may read the floor and then Get the entry, and what it must never have in hand is the
 // new floor together with the old entry, which it would take for one that outlived the invalidation.
-func (c *Cache) Invalidate(hash uint64, g *Group, key string, number uint64) (highest uint64) {
+func (c *Cache) Invalidate(hash uint64, g *Group, key string, number uint64, next *Entry) (highest uint64) {
 	s := c.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.table.Load().find(hash, g, key); e != nil {
-		if e.Number <= number {
-			s.remove(hash, e)
-		} else {
-			highest = e.Number
-		}
+	highest = s.expel(hash, g, key, number)
+	floor := &c.floors[g.stripe(key)] // keys of other shards share it
+	for now := floor.Load(); now < number && !floor.CompareAndSwap(now, number); now = floor.Load() {
 	}
-	if floor := &c.floors[hash>>stripeOfShift]; floor.Load() < number { // a stripe lies in one shard, so its lock orders the writers
-		floor.Store(number)
+	if next != nil {
+		s.store(hash, next, c.clock.Now())
 	}
 	return highest
+}
+
+// Expel removes the entry under key if its Number is at most number. It returns the Number of the entry that remains, 0 if there is none.
+func (c *Cache) Expel(hash uint64, g *Group, key string, number uint64) (highest uint64) {
+	s := c.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.expel(hash, g, key, number)
 }
 
 // Remove takes e out of the cache if it is still the one stored under its key, and reports whether it was.

@@ -11,7 +11,7 @@ import (
 // Contract: R1
 func TestHitAllocatesNothing(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	c.put(entry(g, "key", 1, 100))
 	if n := testing.AllocsPerRun(1000, func() {
 		if e := c.get(g, "key"); e == nil || e.Fresh < c.Clock().Now() {
@@ -25,7 +25,7 @@ func TestHitAllocatesNothing(t *testing.T) {
 // Contract: R16
 func TestOverwritingAKeyCostsOneEntry(t *testing.T) {
 	c := New(2 * minShare)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	var last *Entry
 	for i := range 10_000 {
 		last = entry(g, "key", uint64(i+1), i%1000)
@@ -37,7 +37,7 @@ func TestOverwritingAKeyCostsOneEntry(t *testing.T) {
 	if c.Bytes() != Size(last) || g.Bytes() != Size(last) || c.Len() != 1 || g.Entries() != 1 {
 		t.Errorf("%d bytes in %d entries, want %d in 1", c.Bytes(), c.Len(), Size(last))
 	}
-	if e := c.get(g, "key"); e != last || e.Expires() != 9_999 {
+	if e := c.get(g, "key"); e != last || e.Fresh != 9_999 {
 		t.Error("the stored entry is not the last one, with its own expiry")
 	}
 	recount(t, c, g)
@@ -46,7 +46,7 @@ func TestOverwritingAKeyCostsOneEntry(t *testing.T) {
 // Contract: R16, O4
 func TestAccountsEqualARecountAfterRandomOperations(t *testing.T) {
 	c := New(100_000)
-	groups := []*Group{c.NewGroup(), c.NewGroup(), c.NewGroup()}
+	groups := []*Group{c.NewGroup(anyName(), nil), c.NewGroup(anyName(), nil), c.NewGroup(anyName(), nil)}
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 20_000 {
 		operate(c, groups, random, uint64(i+1))
@@ -64,7 +64,7 @@ func TestAccountsEqualARecountAfterRandomOperations(t *testing.T) {
 func TestAccountsEqualARecountAfterConcurrentOperations(t *testing.T) {
 	c := New(4 * minShare)
 	c.Resize(400_000) // four shards with much to evict
-	groups := []*Group{c.NewGroup(), c.NewGroup(), c.NewGroup()}
+	groups := []*Group{c.NewGroup(anyName(), nil), c.NewGroup(anyName(), nil), c.NewGroup(anyName(), nil)}
 	var wg sync.WaitGroup
 	for worker := range uint64(4) {
 		wg.Go(func() {
@@ -97,7 +97,7 @@ func operate(c *Cache, groups []*Group, random *rand.Rand, number uint64) {
 	default:
 		e := entry(g, key, number, random.IntN(700))
 		if random.IntN(3) == 0 {
-			e.More, e.Twin = &More{Tags: []string{"one", "another"}, DropAfter: 1}, 500
+			e.More, e.Twin = &More{Tags: []string{"one", "another"}}, 500
 		}
 		c.Store(c.Hash(g, key), e, 0)
 	}
@@ -106,7 +106,7 @@ func operate(c *Cache, groups []*Group, random *rand.Rand, number uint64) {
 // Contract: R19
 func TestSameKeyInTwoGroupsIsTwoEntries(t *testing.T) {
 	c := New(2 * minShare)
-	a, b := c.NewGroup(), c.NewGroup()
+	a, b := c.NewGroup(anyName(), nil), c.NewGroup(anyName(), nil)
 	ea, eb := entry(a, "key", 1, 1), entry(b, "key", 1, 2)
 	c.put(ea)
 	c.put(eb)
@@ -123,7 +123,7 @@ func TestSameKeyInTwoGroupsIsTwoEntries(t *testing.T) {
 
 func TestRangeSeesEachEntryOfItsGroupOnce(t *testing.T) {
 	c := New(4 * minShare)
-	g, other := c.NewGroup(), c.NewGroup()
+	g, other := c.NewGroup(anyName(), nil), c.NewGroup(anyName(), nil)
 	for i := range 1000 {
 		c.put(entry(g, numbered("key", i), 1, 10))
 		c.put(entry(other, numbered("key", i), 1, 10))
@@ -149,7 +149,7 @@ func TestRangeSeesEachEntryOfItsGroupOnce(t *testing.T) {
 // Contract: R16
 func TestReplacementStandsWhereTheOldOneStood(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	c.put(entry(g, "read", 1, 10))
 	c.get(g, "read")
 	c.put(entry(g, "unread", 1, 10))
@@ -169,7 +169,7 @@ func TestReplacementStandsWhereTheOldOneStood(t *testing.T) {
 
 func TestEntryThatIsGoneKeepsNoNeighbourAlive(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	var entries []*Entry
 	for i := range 3 {
 		entries = append(entries, entry(g, numbered("key", i), 1, 10))
@@ -193,7 +193,7 @@ func TestEntryThatIsGoneKeepsNoNeighbourAlive(t *testing.T) {
 
 func TestRemoveTakesOnlyTheEntryItWasGiven(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	old := entry(g, "key", 1, 10)
 	c.put(old)
 	renewed := old.Copy()

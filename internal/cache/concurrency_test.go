@@ -11,7 +11,7 @@ import (
 
 func TestReadersFindEveryKeyWhileTheTableGrowsAndShrinks(t *testing.T) {
 	c := New(8 * minShare)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	const lasting, passing = 500, 10_000
 	for i := range lasting {
 		c.put(entry(g, numbered("lasting", i), 1, 10))
@@ -59,7 +59,7 @@ func TestReadersFindEveryKeyWhileTheTableGrowsAndShrinks(t *testing.T) {
 
 func TestReplacingLeavesNoGapForReaders(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	c.put(entry(g, "key", 1, 10))
 	var done atomic.Bool
 	var reader sync.WaitGroup
@@ -82,7 +82,7 @@ func TestReplacingLeavesNoGapForReaders(t *testing.T) {
 
 func TestReplacementTakesTheSlotItself(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	for i := range 40 {
 		c.put(entry(g, numbered("key", i), 1, 10))
 	}
@@ -103,7 +103,7 @@ func TestReplacementTakesTheSlotItself(t *testing.T) {
 
 func TestDeletionsLeaveNothingThatLookUpsStepOver(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	for i := range 50_000 { // a window of 300 keys moves on and on: no growth, nothing but insertions and removals
 		c.put(entry(g, numbered("key", i), 1, 10))
 		if i >= 300 {
@@ -122,7 +122,7 @@ func TestDeletionsLeaveNothingThatLookUpsStepOver(t *testing.T) {
 
 func TestFullBucketIsPassedAndCrowdedHashesAreFound(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	table := newTable(fewestBuckets)
 	var entries []*Entry
 	const hash = 5 // all in one bucket, with one tag
@@ -133,7 +133,7 @@ func TestFullBucketIsPassedAndCrowdedHashesAreFound(t *testing.T) {
 	}
 	for _, at := range rand.Perm(len(entries)) {
 		e := entries[at]
-		if table.find(hash, g, e.Key) != e || table.find(hash, c.NewGroup(), e.Key) != nil {
+		if table.find(hash, g, e.Key) != e || table.find(hash, c.NewGroup(anyName(), nil), e.Key) != nil {
 			t.Errorf("%q was not found, or in the wrong group", e.Key)
 		}
 		table.remove(hash, e)
@@ -151,14 +151,14 @@ func TestFullBucketIsPassedAndCrowdedHashesAreFound(t *testing.T) {
 // Contract: I1, I2
 func TestNewFloorIsNeverSeenWithTheOldEntry(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	hash := c.Hash(g, "key")
 	var done atomic.Bool
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
 			for !done.Load() {
-				floor := c.Floor(hash)
+				floor := c.Floor(g, "key")
 				if e := c.Get(hash, g, "key"); e != nil && e.Number <= floor {
 					t.Errorf("floor %d together with entry %d", floor, e.Number)
 					return
@@ -168,7 +168,7 @@ func TestNewFloorIsNeverSeenWithTheOldEntry(t *testing.T) {
 	}
 	for i := uint64(1); i < 100_000; i += 2 {
 		c.Store(hash, &Entry{Key: "key", Group: g, Number: i}, 0)
-		c.Invalidate(hash, g, "key", i+1)
+		c.Invalidate(hash, g, "key", i+1, nil)
 	}
 	done.Store(true)
 	readers.Wait()
@@ -195,7 +195,7 @@ func TestStoreRefusesWhatAnInvalidationOvertook(t *testing.T) {
 		{"newer than the stored one", 12, 10, 13, 0, true},
 	} {
 		c := New(1 << 20)
-		g := c.NewGroup()
+		g := c.NewGroup(anyName(), nil)
 		if tc.stored > 0 {
 			c.put(entry(g, "key", tc.stored, 1))
 		}
@@ -219,14 +219,14 @@ func TestStoreRefusesWhatAnInvalidationOvertook(t *testing.T) {
 // Contract: I1
 func TestInvalidateReturnsTheNumberThatRemains(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	hash := c.Hash(g, "key")
 	c.put(entry(g, "key", 10, 1))
 	for _, tc := range []struct{ number, highest, floor uint64 }{{9, 10, 9}, {8, 10, 9}, {10, 0, 10}, {11, 0, 11}, {5, 0, 11}} {
-		if got := c.Invalidate(hash, g, "key", tc.number); got != tc.highest {
+		if got := c.Invalidate(hash, g, "key", tc.number, nil); got != tc.highest {
 			t.Errorf("Invalidate(%d) = %d, want %d", tc.number, got, tc.highest)
 		}
-		if got := c.Floor(hash); got != tc.floor {
+		if got := c.Floor(g, "key"); got != tc.floor {
 			t.Errorf("after Invalidate(%d) the floor is %d, want %d", tc.number, got, tc.floor)
 		}
 	}
@@ -235,7 +235,7 @@ func TestInvalidateReturnsTheNumberThatRemains(t *testing.T) {
 	}
 	c.Resize(0)
 	c.RemoveGroup(g)
-	if c.Floor(hash) != 11 {
+	if c.Floor(g, "key") != 11 {
 		t.Error("a floor was forgotten")
 	}
 }

@@ -13,7 +13,7 @@ type Entry struct {
 	Group *Group // whose entry this is, and in whose account it counts
 	Data  string // the encoded bytes; may share memory with the []byte or string that users get
 	Value any    // the value decoded once; nil where Data serves as the value
-	Fresh int64  // clock nanoseconds until which a hit needs no second thought; may lie before Expires, for early refresh
+	Fresh int64  // clock nanoseconds until which a hit needs no second thought
 
 	visited atomic.Uint32 // 1 when read since it joined its queue or since it was last spared there; the only field that a hit may write
 	Flags   uint8         // of the storer's meaning
@@ -29,11 +29,8 @@ type Entry struct {
 
 // More is what few entries have or few reads need.
 type More struct {
-	Tags      []string
-	Seen      uint64 // the highest stamp applied in this process when the load began
-	Expires   int64  // clock nanoseconds at which it expires; 0 where that is Fresh
-	DropAfter int64  // clock nanoseconds after which it is of no use to anybody, not even stale; 0 where that is Expires
-	Trace     string // the span context of its load, as a W3C traceparent
+	Tags  []string
+	Trace string // the span context of its load, as a W3C traceparent
 }
 
 // Copy returns an entry with the same exported fields that is stored nowhere.
@@ -42,27 +39,10 @@ func (e *Entry) Copy() *Entry {
 		Twin: e.Twin}
 }
 
-// Expires is the time at which e expires, in clock nanoseconds.
-func (e *Entry) Expires() int64 {
-	if e.More != nil && e.More.Expires != 0 {
-		return e.More.Expires
-	}
-	return e.Fresh
-}
-
-// DropAfter is the time after which e is of no use to anybody, in clock nanoseconds. Evicting it then counts as the end of an expired entry, not of a live
-// one, and having been read does not spare it.
-func (e *Entry) DropAfter() int64 {
-	if e.More != nil && e.More.DropAfter != 0 {
-		return e.More.DropAfter
-	}
-	return e.Expires()
-}
-
 // What an entry costs besides its strings. The tests hold nodeBytes and moreBytes against unsafe.Sizeof and slotBytes against a filling table.
 const (
 	nodeBytes = 112
-	moreBytes = 64
+	moreBytes = 48
 	slotBytes = 16 // a table's 64-byte buckets of seven slots, between three eighths and three quarters full
 )
 

@@ -11,7 +11,7 @@ import (
 // Contract: R17
 func TestScanLeavesTheWorkingSet(t *testing.T) {
 	c := New(4 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	const hot = 2000
 	for i := range hot {
 		c.put(entry(g, numbered("hot", i), 1, 1000)) // more than half of the cache
@@ -37,7 +37,7 @@ func TestScanLeavesTheWorkingSet(t *testing.T) {
 
 func TestEntryThatReturnsSoonIsProtected(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	for i := 0; g.EvictedLive() == 0; i++ {
 		c.put(entry(g, numbered("key", i), 1, 1000))
 	}
@@ -52,7 +52,7 @@ func TestEntryThatReturnsSoonIsProtected(t *testing.T) {
 
 func TestProtectedEntryThatWasReadIsSpared(t *testing.T) {
 	c := New(100_000)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	for i := 0; g.EvictedLive() == 0; i++ { // the first forty are read, and so protected when their turn comes
 		c.put(entry(g, numbered("key", i), 1, 1000))
 		if i < 40 {
@@ -78,7 +78,7 @@ func TestProtectedEntryThatWasReadIsSpared(t *testing.T) {
 // Contract: R14, R16
 func TestEntryLargerThanItsShareLeavesTheRest(t *testing.T) {
 	c := New(1 << 20)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	for i := range 100 {
 		c.put(entry(g, numbered("key", i), 1, 1000))
 	}
@@ -102,7 +102,7 @@ func TestEntryLargerThanItsShareLeavesTheRest(t *testing.T) {
 func TestCacheOfNoBytesHoldsNothing(t *testing.T) {
 	for _, maxBytes := range []int64{-1, 0, 1} {
 		c := New(maxBytes)
-		g := c.NewGroup()
+		g := c.NewGroup(anyName(), nil)
 		if c.put(entry(g, "", 1, 0)) || c.get(g, "") != nil {
 			t.Errorf("New(%d) stores", maxBytes)
 		}
@@ -111,7 +111,7 @@ func TestCacheOfNoBytesHoldsNothing(t *testing.T) {
 
 func TestResizeDropsWhatNoLongerFits(t *testing.T) {
 	c := New(4 * minShare)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	for i := range 3000 {
 		c.put(entry(g, numbered("key", i), 1, 1000))
 	}
@@ -130,20 +130,21 @@ func TestResizeDropsWhatNoLongerFits(t *testing.T) {
 func TestExpiredEntriesLeaveBeforeOthersAndAreCountedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(100_000) // room for 87
-		g := c.NewGroup()
-		storeAndRead := func(prefix string, n int, more *More, fresh time.Duration) {
+		const stale = 1 // of use for an hour after its end
+		g := c.NewGroup(anyName(), func(e *Entry) int64 { return e.Fresh + int64(e.Flags)*hour })
+		storeAndRead := func(prefix string, n int, flags uint8, fresh time.Duration) {
 			for i := range n {
 				e := entry(g, numbered(prefix, i), 1, 1000)
-				e.Fresh, e.More = int64(fresh), more
+				e.Fresh, e.Flags = int64(fresh), flags
 				c.put(e)
 				c.get(g, e.Key)
 			}
 		}
-		storeAndRead("stale", 40, &More{Expires: int64(time.Second), DropAfter: hour}, time.Second)
-		storeAndRead("expired", 40, nil, time.Second)
+		storeAndRead("stale", 40, stale, time.Second)
+		storeAndRead("expired", 40, 0, time.Second)
 		time.Sleep(2 * time.Second)
 		c.Clock().Tick()
-		storeAndRead("new", 35, nil, time.Hour)
+		storeAndRead("new", 35, 0, time.Hour)
 		if g.EvictedExpired() < 25 || g.EvictedLive() != 0 {
 			t.Errorf("%d expired and %d live entries were evicted, want some of the 40 that nobody could use", g.EvictedExpired(), g.EvictedLive())
 		}
@@ -153,7 +154,7 @@ func TestExpiredEntriesLeaveBeforeOthersAndAreCountedApart(t *testing.T) {
 func TestExpiredEntryIsNotSparedForHavingBeenRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(100_000)
-		g := c.NewGroup()
+		g := c.NewGroup(anyName(), nil)
 		store := func(key string, life time.Duration, read bool) {
 			e := entry(g, key, 1, 1000)
 			e.Fresh = int64(life)

@@ -32,14 +32,14 @@ func compareWithAMap(t *testing.T, program []byte) {
 		key   string
 	}
 	c := New(4 * minShare)
-	groups := []*Group{c.NewGroup(), c.NewGroup()}
+	groups := []*Group{c.NewGroup(anyName(), nil), c.NewGroup(anyName(), nil)}
 	stored := map[name]*Entry{}
 	floors := map[uint64]uint64{} // by stripe
 	for ; len(program) >= 3; program = program[3:] {
 		n := name{int(program[0] >> 7), numbered("key", int(program[1]))}
 		g := groups[n.group]
 		hash := c.Hash(g, n.key)
-		stripe := hash >> stripeOfShift
+		stripe := g.stripe(n.key)
 		number := uint64(program[2])
 		e, is := stored[n]
 		switch program[0] & 0x7f % 6 {
@@ -61,7 +61,7 @@ func compareWithAMap(t *testing.T, program []byte) {
 				delete(stored, n)
 			}
 			floors[stripe] = max(floors[stripe], number)
-			if got := c.Invalidate(hash, g, n.key, number); got != want {
+			if got := c.Invalidate(hash, g, n.key, number, nil); got != want {
 				t.Fatalf("Invalidate(%v, %d) = %d, want %d", n, number, got, want)
 			}
 		case 4:

@@ -4,6 +4,8 @@ package cache
 
 import (
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -21,7 +23,7 @@ func (c *Cache) get(g *Group, key string) *Entry { return c.Get(c.Hash(g, key), 
 func (c *Cache) peek(g *Group, key string) *Entry { return c.Peek(c.Hash(g, key), g, key) }
 
 func (c *Cache) invalidate(g *Group, key string, number uint64) uint64 {
-	return c.Invalidate(c.Hash(g, key), g, key, number)
+	return c.Invalidate(c.Hash(g, key), g, key, number, nil)
 }
 
 // recount walks tables and queues and compares them with each other and with every account.
@@ -105,3 +107,8 @@ func recountTable(t *testing.T, s *shard, queued map[*Entry]bool) {
 }
 
 func numbered(prefix string, i int) string { return fmt.Sprintf("%s:%d", prefix, i) }
+
+var names atomic.Int64
+
+// anyName is a name that no other group of the tests has.
+func anyName() string { return strconv.FormatInt(names.Add(1), 10) }

@@ -102,14 +102,27 @@ func (s *shard) makeRoom(need, now int64) {
 	}
 }
 
+// expel removes the entry under key if its Number is at most number, and returns the Number of the one that remains.
+func (s *shard) expel(hash uint64, g *Group, key string, number uint64) (highest uint64) {
+	e := s.table.Load().find(hash, g, key)
+	switch {
+	case e == nil:
+		return 0
+	case e.Number > number:
+		return e.Number
+	}
+	s.remove(hash, e)
+	return 0
+}
+
 // judge ends the probation of e: what was read in time is protected from now on, the rest leaves a ghost.
 func (s *shard) judge(e *Entry, now int64) {
-	if e.visited.Load() != 0 && now <= e.DropAfter() {
+	if e.visited.Load() != 0 && now <= e.Group.end(e) {
 		s.move(e, protected)
 		return
 	}
 	hash := s.evict(e, now)
-	if now <= e.DropAfter() {
+	if now <= e.Group.end(e) {
 		s.ghosts.Add(hash, struct{}{})
 	}
 }
@@ -119,7 +132,7 @@ func (s *shard) judge(e *Entry, now int64) {
 func (s *shard) leastUsed(now int64) *Entry {
 	for range s.protected.count {
 		e := s.protected.oldest
-		if e.visited.Load() == 0 || now > e.DropAfter() {
+		if e.visited.Load() == 0 || now > e.Group.end(e) {
 			break
 		}
 		s.move(e, protected)
@@ -130,7 +143,7 @@ func (s *shard) leastUsed(now int64) *Entry {
 // evict removes e to make room for others and returns its hash.
 func (s *shard) evict(e *Entry, now int64) (hash uint64) {
 	hash = e.Group.hash(e.Key)
-	if now > e.DropAfter() {
+	if now > e.Group.end(e) {
 		e.Group.evictedExpired.Add(1)
 	} else {
 		e.Group.evictedLive.Add(1)

@@ -10,7 +10,7 @@ import (
 
 func BenchmarkGet(b *testing.B) {
 	c := New(4 * minShare)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	keys := make([]string, 16_384)
 	for i, at := range rand.Perm(len(keys)) {
 		keys[at] = fmt.Sprintf("benchmark:key:%07d", i)
@@ -32,7 +32,7 @@ func BenchmarkGet(b *testing.B) {
 
 func BenchmarkStoreIntoAFullCache(b *testing.B) {
 	c := New(4 * minShare)
-	g := c.NewGroup()
+	g := c.NewGroup(anyName(), nil)
 	value := string(make([]byte, 128))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

@@ -19,6 +19,8 @@ var (
 type Group[V any] struct {
 	mu    sync.Mutex // guards calls and the marked fields of each Call; held for a few instructions only
 	calls map[string]*Call[V]
+	// All flights under way, those that cannot be joined any more included: a list through their fields.
+	first *Call[V]
 }
 
 // Call is one flight.
@@ -31,13 +33,14 @@ type Call[V any] struct {
 	err   error
 
 	// Guarded by the group's mu.
-	waiters     int
-	joined      int
-	mark        uint64
-	abandonable bool
-	gone        context.Context // nil until Abandonable was called
-	goes        context.CancelFunc
-	finished    bool
+	older, newer *Call[V]
+	waiters      int
+	joined       int
+	mark         uint64
+	abandonable  bool
+	gone         context.Context // nil until Abandonable was called
+	goes         context.CancelFunc
+	finished     bool
 }
 
 // Join returns the flight for key, and whether the caller leads it: a leader must see to it that Finish is called. Everyone who joins must Wait or Leave.
@@ -55,6 +58,10 @@ func (g *Group[V]) Join(key string) (c *Call[V], leads bool) {
 	c = &Call[V]{key: key, done: make(chan struct{}), waiters: 1}
 	c.init()
 	g.calls[key] = c
+	if c.older = g.first; c.older != nil {
+		c.older.newer = c
+	}
+	g.first = c
 	return c, true
 }
 
@@ -170,6 +177,15 @@ func (g *Group[V]) Has(key string) bool {
 	return g.calls[key] != nil
 }
 
+// DetachBelow does what Detach does if the flight's mark is at most number.
+func (g *Group[V]) DetachBelow(key string, number uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := g.calls[key]; c != nil && c.mark <= number {
+		delete(g.calls, key)
+	}
+}
+
 // Attached reports whether the flight can still be joined: it has not ended and was neither detached nor abandoned.
 func (g *Group[V]) Attached(c *Call[V]) bool {
 	g.mu.Lock()
@@ -198,22 +214,29 @@ func (g *Group[V]) Finish(c *Call[V], v V, err error) (joined int, first bool) {
 	c.finished = true
 	c.value, c.err = v, err
 	g.remove(c)
+	if c.older != nil {
+		c.older.newer = c.newer
+	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		g.first = c.older
+	}
+	c.older, c.newer = nil, nil
 	close(c.done)
 	return c.joined, true
 }
 
-// Drain waits until no flight is under way that can still be joined, or ctx ends.
+// Drain waits until the flights that are under way now, those that cannot be joined any more included, have ended, or ctx ends. It does not wait for those that
+// begin meanwhile.
 func (g *Group[V]) Drain(ctx context.Context) {
-	for {
-		g.mu.Lock()
-		var c *Call[V]
-		for _, c = range g.calls {
-			break
-		}
-		g.mu.Unlock()
-		if c == nil {
-			return
-		}
+	g.mu.Lock()
+	var all []*Call[V]
+	for c := g.first; c != nil; c = c.older {
+		all = append(all, c)
+	}
+	g.mu.Unlock()
+	for _, c := range all {
 		select {
 		case <-c.done:
 		case <-ctx.Done():

@@ -52,9 +52,8 @@ func (n *Node) wait(from *Node) *edge {
 	}
 	n.waiters[e] = struct{}{}
 	n.breakCycles()
-	tell := from.changed()
+	from.changed()
 	graph.Unlock()
-	tell()
 	return e
 }
 
@@ -64,6 +63,7 @@ func (n *Node) done(e *edge) {
 	delete(n.waiters, e)
 	if e.from.waitsFor[n]--; e.from.waitsFor[n] == 0 {
 		delete(e.from.waitsFor, n)
+		e.from.changed()
 	}
 	graph.Unlock()
 }
@@ -85,24 +85,22 @@ func (n *Node) SetRemote(ids []uint64) {
 	graph.Lock()
 	n.remote = slices.Clone(ids)
 	n.breakCycles()
-	tell := n.changed()
+	n.changed()
 	graph.Unlock()
-	tell()
 }
 
 // Watch calls tell with the IDs of all flights that n waits for, itself first, whenever that changes, until stop is called. It calls it once at the start if
-// n waits for anything.
+// n waits for anything. Calls are in the order of the changes, since they are made with the graph locked: tell must be quick and must not use this package.
 func (n *Node) Watch(tell func([]uint64)) (stop func()) {
 	graph.Lock()
 	if n.watchers == nil {
 		n.watchers = make(map[*func([]uint64)]bool)
 	}
 	n.watchers[&tell] = true
-	ids := n.all()
-	graph.Unlock()
-	if len(ids) > 1 {
+	if ids := n.all(); len(ids) > 1 {
 		tell(ids)
 	}
+	graph.Unlock()
 	return func() {
 		graph.Lock()
 		delete(n.watchers, &tell)
@@ -165,21 +163,11 @@ func (n *Node) breakCycles() {
 	}
 }
 
-// changed returns a function that tells the watchers of n and of all that wait for it; it is called after graph is unlocked.
-func (n *Node) changed() func() {
-	type news struct {
-		tell func([]uint64)
-		ids  []uint64
-	}
-	var all []news
+// changed tells the watchers of n and of all that wait for it.
+func (n *Node) changed() {
 	n.walkUp(map[*Node]bool{}, func(m *Node) {
 		for w := range m.watchers {
-			all = append(all, news{*w, m.all()})
+			(*w)(m.all())
 		}
 	})
-	return func() {
-		for _, x := range all {
-			x.tell(x.ids)
-		}
-	}
 }

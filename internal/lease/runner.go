@@ -24,13 +24,14 @@ var ErrStopped = errors.New("lease: stopped")
 // context of 250 ms on a server that hangs comes back after 5 s. It is safe for concurrent use.
 type Runner struct {
 	client  redis.UniversalClient
+	heeding redis.UniversalClient // see Direct; nil where there is none
 	tasks   *tasks.Set
 	timeout time.Duration
 }
 
 // NewRunner returns a Runner whose calls take at most timeout. Calls that were given up end in set, no later than the client's own timeouts allow.
 func NewRunner(client redis.UniversalClient, set *tasks.Set, timeout time.Duration) *Runner {
-	return &Runner{client: client, tasks: set, timeout: timeout}
+	return &Runner{client: client, heeding: heeding(client, timeout), tasks: set, timeout: timeout}
 }
 
 // Call is one run of a script.

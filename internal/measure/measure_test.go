@@ -159,6 +159,28 @@ func TestArgumentsThatAreNoFlagsAreUsageErrors(t *testing.T) {
 	}
 }
 
+func TestARedisOfOnesOwnAnswersUntilItIsClosed(t *testing.T) {
+	for name, path := range map[string]string{"redis-server, where there is one": os.Getenv("PATH"), "embedded": ""} {
+		t.Setenv("PATH", path)
+		var said bytes.Buffer
+		r, err := OpenRedis(t.Context(), "", &said)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if r.Embedded != (said.Len() > 0) || path == "" && !r.Embedded {
+			t.Errorf("%s: embedded is %v, said %q", name, r.Embedded, &said)
+		}
+		if given, err := OpenRedis(t.Context(), r.URL, io.Discard); err != nil || given.URL != r.URL {
+			t.Errorf("%s: at its URL: %v", name, err)
+		}
+		r.Close()
+		var usage *UsageError
+		if _, err := OpenRedis(t.Context(), r.URL, io.Discard); !errors.As(err, &usage) {
+			t.Errorf("%s: a server that is gone: %v, want a UsageError", name, err)
+		}
+	}
+}
+
 func TestTheReportIsOneLineOfJSON(t *testing.T) {
 	var out bytes.Buffer
 	if err := NewReport(map[string]int{"loads": 1}).Write(&out); err != nil {

@@ -41,6 +41,24 @@ func (s *Set) Go(fn func(ctx context.Context)) bool {
 	return true
 }
 
+// Each calls fn for 0 to n-1, at most most of them at a time, in goroutines of the Set, and waits for all. After Close has begun it calls them one after the other.
+func (s *Set) Each(n, most int, fn func(i int)) {
+	places := make(chan struct{}, max(most, 1))
+	var running sync.WaitGroup
+	for i := range n {
+		places <- struct{}{}
+		running.Add(1)
+		work := func(context.Context) {
+			defer func() { <-places; running.Done() }()
+			fn(i)
+		}
+		if !s.Go(work) {
+			work(s.ctx)
+		}
+	}
+	running.Wait()
+}
+
 // Context is cancelled when Close begins.
 func (s *Set) Context() context.Context { return s.ctx }
 

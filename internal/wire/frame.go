@@ -41,9 +41,12 @@ const (
 var (
 	// ErrFormat says that bytes are no message, or not one of a version that this release knows.
 	ErrFormat = errors.New("wire: not a onefill message")
-	// ErrTooLarge says that a frame is longer than the reader allows.
+	// ErrTooLarge says that a frame is longer than the reader allows, or has a list of more than MaxStrings.
 	ErrTooLarge = errors.New("wire: frame too large")
 )
+
+// MaxStrings bounds the strings of one list: each takes a byte on the wire and sixteen in memory, so that the length of a frame alone bounds too little.
+const MaxStrings = 1 << 16
 
 // Begin appends the beginning of a message.
 func Begin(b []byte) []byte { return append(append(b, magic...), Version) }
@@ -184,22 +187,17 @@ func unless(err, instead error) error {
 }
 
 // Fields are what is in a frame, read one after the other. A field that is missing because the frame ends before it is zero; one that is broken makes Err
-// return ErrFormat.
+// return why.
 type Fields struct {
-	b      []byte
-	broken bool
+	b   []byte
+	err error
 }
 
-// Err returns ErrFormat if a field was broken.
-func (f *Fields) Err() error {
-	if f.broken {
-		return ErrFormat
-	}
-	return nil
-}
+// Err returns ErrFormat if a field was broken, ErrTooLarge if one was a list that is too long.
+func (f *Fields) Err() error { return f.err }
 
-func (f *Fields) fail() {
-	f.broken, f.b = true, nil
+func (f *Fields) fail(err error) {
+	f.err, f.b = err, nil
 }
 
 func (f *Fields) uint() uint64 {
@@ -208,7 +206,7 @@ func (f *Fields) uint() uint64 {
 	}
 	n, used := binary.Uvarint(f.b)
 	if used <= 0 {
-		f.fail()
+		f.fail(ErrFormat)
 		return 0
 	}
 	f.b = f.b[used:]
@@ -219,7 +217,7 @@ func (f *Fields) uint() uint64 {
 func (f *Fields) bytes() []byte {
 	n := f.uint()
 	if n > uint64(len(f.b)) {
-		f.fail()
+		f.fail(ErrFormat)
 		return nil
 	}
 	s := f.b[:n]
@@ -239,11 +237,14 @@ func (f *Fields) same(last string) string {
 
 func (f *Fields) strings() []string {
 	n := f.uint()
-	if n > uint64(len(f.b)) { // a string takes at least its length
-		f.fail()
+	switch {
+	case n > uint64(len(f.b)): // a string takes at least its length
+		f.fail(ErrFormat)
 		return nil
-	}
-	if n == 0 {
+	case n > MaxStrings:
+		f.fail(fmt.Errorf("%w: a list of %d strings, at most %d are allowed", ErrTooLarge, n, MaxStrings))
+		return nil
+	case n == 0:
 		return nil
 	}
 	all := make([]string, 0, min(n, 1024))
@@ -256,7 +257,7 @@ func (f *Fields) strings() []string {
 func (f *Fields) fixed() []uint64 {
 	n := f.uint()
 	if n > uint64(len(f.b))/8 {
-		f.fail()
+		f.fail(ErrFormat)
 		return nil
 	}
 	if n == 0 {

@@ -48,7 +48,7 @@ func (f *Fields) uint64() uint64 {
 		return 0
 	}
 	if len(f.b) < 8 {
-		f.fail()
+		f.fail(ErrFormat)
 		return 0
 	}
 	n := binary.BigEndian.Uint64(f.b)
@@ -157,11 +157,11 @@ func AppendAlive(b []byte, all []Alive) []byte {
 func (f *Fields) Alive(each func(Alive)) error {
 	n := f.uint()
 	if n > uint64(len(f.b)) {
-		f.fail()
+		f.fail(ErrFormat)
 	}
 	for range n {
 		a := Alive{ID: f.uint(), Waits: f.fixed()}
-		if f.broken {
+		if f.err != nil {
 			break
 		}
 		each(a)
@@ -240,7 +240,6 @@ const (
 	RefusedNamespace Refusal = iota + 1 // the speaker belongs to another namespace
 	RefusedSelf                         // the speaker is the listener
 	RefusedFormat                       // the request is malformed, or too large
-	RefusedClosed                       // the listener has left the pool
 )
 
 // AppendRefuse appends a refusal with a text for a log.

