@@ -192,6 +192,7 @@ func (m *multi) ask(p Peer, waits []*wait) {
 
 // collect waits for the flights.
 func (m *multi) collect() error {
+	g := m.g
 	var from *flight.Node
 	if s := scopeFrom(m.ctx); s != nil && len(m.waits) > 0 {
 		from = s.flight
@@ -200,23 +201,23 @@ func (m *multi) collect() error {
 	}
 	for i := range m.waits {
 		w := &m.waits[i]
-		f, err := m.wait(w, from)
+		f, err := g.softly(m.ctx, w.key, 0, func(ctx context.Context) (found, error) { return m.wait(ctx, w, from) })
 		m.found(w.key, f.entry, err)
 	}
 	return errors.Join(m.errs...)
 }
 
 // wait waits for one flight, as share does; from is the flight that waits.
-func (m *multi) wait(w *wait, from *flight.Node) (found, error) {
+func (m *multi) wait(ctx context.Context, w *wait, from *flight.Node) (found, error) {
 	if w.c == nil {
-		return m.g.find(m.ctx, w.key)
+		return m.g.find(ctx, w.key)
 	}
-	f, err := w.flights.Wait(m.ctx, w.c, from)
+	f, err := w.flights.Wait(ctx, w.c, from)
 	switch {
 	case errors.Is(err, flight.ErrAbandoned):
-		return m.g.find(m.ctx, w.key)
+		return m.g.find(ctx, w.key)
 	case errors.Is(err, flight.ErrCycle):
-		return m.g.alone(m.ctx, w.key, 1)
+		return m.g.alone(ctx, w.key, 1)
 	case err == nil && !w.leads:
 		m.g.stats.joins.Add(1)
 	}

@@ -60,8 +60,8 @@ type badConn struct {
 	network  *network
 }
 
-// dial returns a connection of the process. It fails at once while the network is broken, and the first moment of a connection, in which the client sets
-// it up, has no delay: go-redis holds a mutex meanwhile, and where one waits for a mutex the bubble's time stands still.
+// dial returns a connection of the process. It fails at once while the network is broken, and the replies with which the
+// client sets a connection up (to HELLO and two CLIENT SETINFO) are never late: go-redis holds a mutex meanwhile, and where one waits for a mutex the bubble's time stands still.
 func (n *network) dial(to func() (net.Conn, error)) (net.Conn, error) {
 	if n.broken() {
 		return nil, errors.New("no network")
@@ -92,11 +92,11 @@ func collect(server net.Conn, replies chan<- []byte) {
 }
 
 func (n *network) deliver(replies <-chan []byte, relay net.Conn) {
-	broken, born := false, time.Now()
+	broken, setUp := false, 3
 	for reply := range replies {
 		lostFor, delay := n.fate()
-		if time.Since(born) == 0 {
-			delay = 0
+		if setUp > 0 {
+			setUp, delay = setUp-1, 0
 		}
 		time.Sleep(max(lostFor, delay))
 		if lostFor > 0 && !broken {
