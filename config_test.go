@@ -3,15 +3,19 @@
 package onefill_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/onefill/onefill"
+	"github.com/onefill/onefill/internal/wire"
 	"github.com/onefill/onefill/peers"
 )
 
@@ -56,6 +60,24 @@ func TestPoolServesOneMesh(t *testing.T) {
 	newMesh(t, onefill.Config{Peers: pool})
 	_, err = onefill.New(onefill.Config{Namespace: "test", Peers: pool})
 	refused(t, err, "onefill: ", "Config.Peers", "another mesh")
+}
+
+// A pool's handler may be mounted before the mesh is made.
+//
+// Contract: S3
+func TestPoolWithoutAMeshAnswersThatItIsUnavailable(t *testing.T) {
+	pool, err := peers.NewPool(urlOf(0), peers.Static(urlOf(0)), peers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := wire.AppendHello(wire.Begin(nil), &wire.Hello{Namespace: "test", ID: "another", Incarnation: 1, Session: 1})
+	request := httptest.NewRequest(http.MethodPost, "/_onefill/v1", bytes.NewReader(hello))
+	request.Header.Set("Content-Type", "application/x-onefill")
+	response := httptest.NewRecorder()
+	pool.ServeHTTP(response, request)
+	if response.Code != http.StatusServiceUnavailable {
+		t.Errorf("answered %d", response.Code)
+	}
 }
 
 func TestNewPoolNamesTheArgumentThatIsWrong(t *testing.T) {
@@ -180,5 +202,15 @@ func TestMemoryDefaultsToATenthOfTheLimit(t *testing.T) {
 	defer closeMesh(t, m)
 	if got := m.Stats().MaxBytes; got != 10<<20 {
 		t.Errorf("MaxBytes is %d where GOMEMLIMIT is 100 MiB", got)
+	}
+}
+
+func TestNilSetOptionDoesNothing(t *testing.T) {
+	g := newGroup(t, newMesh(t, onefill.Config{}), "users", (&countingSource{}).load)
+	if err := g.Set(t.Context(), "key", "value", nil); err != nil {
+		t.Error(err)
+	}
+	if v, ok := g.Peek("key"); v != "value" || !ok {
+		t.Errorf("%q, %t", v, ok)
 	}
 }

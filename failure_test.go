@@ -201,7 +201,7 @@ func TestValueThatCannotBeEncodedReachesTheCallersOfItsProcessOnly(t *testing.T)
 		if n := groups[0].Stats().EncodeErrors; n != 1 || !strings.Contains(all[0].log.text(), "cannot be encoded") {
 			t.Errorf("counted %d times and logged %q", n, all[0].log.text())
 		}
-		if err := groups[1].Set(t.Context(), key, sealed{}); !errors.As(err, new(*onefill.EncodeError)) {
+		if err := groups[1].Set(t.Context(), key, sealed{}); !errors.As(err, new(*onefill.EncodeError)) || !errors.Is(err, errSealed) {
 			t.Errorf("Set: %v", err)
 		}
 	})
@@ -263,4 +263,31 @@ func TestPeersValueThatCannotBeDecodedIsLoadedHereAndReported(t *testing.T) {
 			t.Errorf("counted %d times and logged %q", n, all[0].log.text())
 		}
 	})
+}
+
+// A loader may use this package itself and return what that said. It is the loader's error all the same, not news of the process that ran the loader.
+//
+// Contract: R7, P14
+func TestLoadersErrorThatWrapsOneOfThisPackageCausesNoSecondLoad(t *testing.T) {
+	for _, sentinel := range []error{onefill.ErrClosed, onefill.ErrOverloaded} {
+		synctest.Test(t, func(t *testing.T) {
+			all := newMeshes(t, 4)
+			db := &countingSource{}
+			db.fail(fmt.Errorf("profile: %w", sentinel))
+			groups := inAll(t, all, "users", db.load)
+			key := keyOf(all[0], "users")
+			for i, g := range groups {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				_, err := g.Get(ctx, key)
+				cancel()
+				if err == nil || errors.Is(err, context.DeadlineExceeded) || db.total() != i+1 {
+					t.Errorf("%v, process %d: %v after %d loads", sentinel, i, err, db.total())
+				}
+			}
+			time.Sleep(time.Minute)
+			if n := db.total(); n != len(groups) {
+				t.Errorf("%v: a minute later there are %d loads", sentinel, n)
+			}
+		})
+	}
 }

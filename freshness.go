@@ -165,15 +165,12 @@ func (g *core) softly(ctx context.Context, key string, have uint64, wait func(co
 // value that is not wanted again.
 func (g *core) refreshSoon(e *entry, have uint64) {
 	key := e.Key
-	if g.retries.waiting(key) {
-		return
-	}
 	route := g.mesh.route(g.name, key)
 	flights := &g.asks
 	if route[0] == nil {
 		flights, have = &g.fills, e.Number
 	}
-	if flights.Has(key) {
+	if flights.Has(key) || g.retries.waiting(key) { // in this order: a flight notes its failure before it ends
 		return
 	}
 	if g.stats.refreshing.Add(1) > int64(g.set.maxRefreshes) {

@@ -324,3 +324,47 @@ func TestWhatALoaderSaysOfItsFillIsKeptTo(t *testing.T) {
 		}
 	})
 }
+
+// A key is the same thing of the source in every version of a group.
+//
+// Contract: I1
+func TestDeleteReachesOtherVersionsOfTheGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newMeshes(t, 2)
+		src := &countingSource{}
+		a := newGroup(t, all[0].mesh, "users", src.load, onefill.Version("1"))
+		b := newGroup(t, all[1].mesh, "users", src.load, onefill.Version("2"))
+		key := keyOf(all[0], "users")
+		if v, err := a.Get(t.Context(), key); v != key+"/1" || err != nil {
+			t.Fatalf("%q, %v", v, err)
+		}
+		if err := b.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := a.Get(t.Context(), key); v != key+"/2" || err != nil {
+			t.Errorf("after the Delete: %q, %v", v, err)
+		}
+	})
+}
+
+// Contract: I3
+func TestDeleteWhoseCallerLeavesGoesOnInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newMeshes(t, 2)
+		src := &countingSource{}
+		groups := inAll(t, all, "users", src.load)
+		key := keyOf(all[0], "users")
+		if _, err := groups[0].Get(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := groups[1].Delete(ctx, key); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if v, err := groups[0].Get(t.Context(), key); v != key+"/2" || err != nil {
+			t.Errorf("a second later: %q, %v", v, err)
+		}
+	})
+}

@@ -270,3 +270,53 @@ func TestEveryMethodOfAClosedGroupReturnsErrClosed(t *testing.T) {
 		t.Errorf("NewGroup returned %v", err)
 	}
 }
+
+// changing is a source whose members change: to those that are sent.
+type changing chan believes
+
+func (c changing) Watch(ctx context.Context, set func([]peers.Peer)) error {
+	for {
+		select {
+		case urls := <-c:
+			var all []peers.Peer
+			for _, url := range urls {
+				all = append(all, peers.Peer{URL: url})
+			}
+			set(all)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Contract: P4, R2
+func TestOwnerThatTheListDropsWhileItLoadsIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork()
+		urls := believes{urlOf(0), urlOf(1), urlOf(2)}
+		var all []*process
+		var lists []changing
+		for i := range urls {
+			list := make(changing, 1)
+			list <- urls
+			lists, all = append(lists, list), append(all, newProcess(t, net, i, list, onefill.Config{}))
+		}
+		for _, p := range all {
+			if err := p.mesh.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		src := &countingSource{took: 3 * time.Second}
+		groups := inAll(t, all, "users", src.load)
+		key := keyOf(all[0], "users")
+		time.AfterFunc(time.Second, func() { lists[1] <- urls[1:]; lists[2] <- urls[1:] })
+		for i, r := range together(2, func(i int) (string, error) { return groups[1+i].Get(t.Context(), key) }) {
+			if r.value != key+"/1" || r.err != nil {
+				t.Errorf("caller %d: %+v", i, r)
+			}
+		}
+		if n := src.total(); n != 1 {
+			t.Errorf("%d loads", n)
+		}
+	})
+}

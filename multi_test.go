@@ -263,3 +263,35 @@ func TestRefreshKeepsToMaxLoadsAndReadersKeepTheOldValue(t *testing.T) {
 		}
 	})
 }
+
+// Contract: F2, I2
+func TestRefreshThatFindsNothingEndsTheOldValue(t *testing.T) {
+	m := newMesh(t, onefill.Config{})
+	src := &countingSource{}
+	g := newGroup(t, m, "users", src.load)
+	if _, err := g.Get(t.Context(), "key"); err != nil {
+		t.Fatal(err)
+	}
+	src.fail(onefill.ErrNotFound)
+	if err := g.Refresh(t.Context(), "key"); !errors.Is(err, onefill.ErrNotFound) {
+		t.Errorf("Refresh: %v", err)
+	}
+	if v, err := g.Get(t.Context(), "key"); !errors.Is(err, onefill.ErrNotFound) {
+		t.Errorf("after it: %q, %v", v, err)
+	}
+}
+
+// Contract: R9
+func TestLoaderThatRefreshesItsOwnKeyIsTold(t *testing.T) {
+	var g *onefill.Group[string]
+	loads := 0
+	g = newGroup(t, newMesh(t, onefill.Config{}), "users", func(ctx context.Context, key string) (string, error) {
+		if loads++; loads > 10 {
+			return "", errors.New("without end")
+		}
+		return "", g.Refresh(ctx, key)
+	})
+	if _, err := g.Get(t.Context(), "key"); !errors.Is(err, onefill.ErrRecursion) || loads != 1 {
+		t.Errorf("%d loads, %v", loads, err)
+	}
+}

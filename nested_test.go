@@ -322,3 +322,41 @@ func TestFlightThatNobodyWaitsForGivesUpItsPlaceInTheQueue(t *testing.T) {
 		}
 	})
 }
+
+// Two Gets of one load run at once. When the first ends, it waits for the load's place, which another load has; the second must not wait for that.
+//
+// Contract: R4, R18
+func TestGetInALoaderKeepsItsDeadlineWhileAnotherWaitsForThePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g *onefill.Group[string]
+		g = newGroup(t, newMesh(t, onefill.Config{}), "users", func(ctx context.Context, key string) (string, error) {
+			switch key {
+			case "parallel":
+				first := make(chan error, 1)
+				go func() { _, err := g.Get(ctx, "inner"); first <- err }()
+				time.Sleep(400 * time.Millisecond) // the inner load is done, "long" has the place
+				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				began := time.Now()
+				_, err := g.Get(short, "other")
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 100*time.Millisecond {
+					t.Errorf("a Get with a deadline of 100 ms returned %v after %v", err, took)
+				}
+				return key, <-first
+			case "inner":
+				time.Sleep(200 * time.Millisecond)
+			case "long":
+				time.Sleep(3 * time.Second)
+			}
+			return key, nil
+		}, onefill.MaxLoads(1))
+		for i, r := range together(2, func(i int) (string, error) {
+			time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+			return g.Get(t.Context(), []string{"parallel", "long"}[i])
+		}) {
+			if r.err != nil {
+				t.Errorf("caller %d: %+v", i, r)
+			}
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/onefill/onefill/internal/flight"
 )
@@ -86,7 +87,7 @@ func (s *serving) begin(i int, ask *Ask) (*core, *call) {
 		end(found{entry: e, how: OutcomeLocal}.result(nil))
 		return nil, nil
 	}
-	if left := g.retries.left(ask.Key); left > 0 && have > 0 && ask.Have != anew { // this process alone says when it is tried again
+	if left := g.paused(ask, have); left > 0 {
 		s.reply(i, &Answer{Status: StatusError, Text: errPaused.Error(), Life: left})
 		end(Result{Outcome: OutcomeFailed, Err: errPaused})
 		return nil, nil
@@ -106,6 +107,14 @@ func (s *serving) begin(i int, ask *Ask) (*core, *call) {
 
 // errPaused is what the holder of a copy is told that wants a newer value before this process tries again.
 var errPaused = errors.New("onefill: the last load failed a moment ago")
+
+// paused is how long the holder of a copy has to wait before a failed load is tried again: this process alone paces it for all.
+func (g *core) paused(ask *Ask, have uint64) time.Duration {
+	if have == 0 || ask.Have == anew || g.fills.Has(ask.Key) { // in this order: a flight notes its failure before it ends
+		return 0
+	}
+	return g.retries.left(ask.Key)
+}
 
 // heed does what an ask says beside its question: it brings the news of an invalidation that this process may have missed, and the wish for a value newer
 // than one that the asker has, whose number it returns.

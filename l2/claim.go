@@ -60,11 +60,14 @@ type asking struct {
 // once makes one trip. It returns as unread why the value or failure that it got cannot be read; the next trip asks for another.
 func (a *asking) once(ctx context.Context) (reply onefill.ClaimReply, unread, err error) {
 	s, sent := a.s, time.Now()
-	token := newToken()
+	token := ""
+	if !a.ask.NoClaim {
+		token = newToken()
+	}
 	args := []any{token, s.ttl, digits(a.ask.Have), digits(a.ask.Waited), digits(a.ask.Floor), senderOf(a.ask.Flight), fenceMillis}
 	seen := s.rooms.seen(a.names.claim)
 	raw, err := s.run(ctx, time.Until(a.ends), scriptClaim, a.names.all(), args, func(raw any, err error) {
-		if r, bad := parseClaim(raw, err); err != nil || bad == nil && r.state == onefill.ClaimGranted {
+		if r, bad := parseClaim(raw, err); token != "" && (err != nil || bad == nil && r.state == onefill.ClaimGranted) {
 			s.giveBack(a.names, token) // granted, or perhaps granted, and nobody waits for it any more
 		}
 	})

@@ -12,14 +12,14 @@ import (
 	"github.com/onefill/onefill/internal/lease"
 )
 
-// claim is the right to fill one key.
+// claim is the right to fill one key, or without a lease no more than the leave to.
 type claim struct {
 	s     *Store
 	key   onefill.TierKey
 	names names
 	token string
 	fence uint64
-	held  *lease.Held[*claim]
+	held  *lease.Held[*claim] // nil without a lease
 	spare time.Duration // what is left of TierTimeout for the end
 
 	mu      sync.Mutex // guards what follows
@@ -34,6 +34,10 @@ func (s *Store) hold(a *asking, token string, fence uint64, sent time.Time) (one
 	flights := senderOf(a.ask.Flight)
 	c := &claim{s: s, key: a.key, names: a.names, token: token, fence: fence, flights: flights, said: flights}
 	c.spare = max(time.Until(a.ends), s.cfg.TierTimeout/10)
+	if token == "" {
+		c.over = true
+		return c, nil
+	}
 	c.held = lease.NewHeld(c, s.cfg.ClaimTTL, sent, (*claim).lost)
 	if !s.keeper.Keep(c.held) {
 		return nil, errClosed
@@ -43,6 +47,9 @@ func (s *Store) hold(a *asking, token string, fence uint64, sent time.Time) (one
 
 // end ends the care for the claim.
 func (c *claim) end() {
+	if c.held == nil {
+		return
+	}
 	c.s.keeper.Drop(c.held)
 	c.mu.Lock()
 	c.over = true
@@ -64,11 +71,13 @@ func (c *claim) Fill(ctx context.Context, a *onefill.Answer) (stored bool, err e
 	f, err := c.filling(a)
 	if err != nil { // nothing can be stored: let others try
 		c.end()
-		c.s.giveBack(c.names, c.token)
+		if c.held != nil {
+			c.s.giveBack(c.names, c.token)
+		}
 		return false, err
 	}
 	stored, err = c.fill(ctx, c.spare, f)
-	if err == nil || isFull(err) || !c.s.tasks.Go(func(ctx context.Context) { c.insist(ctx, f) }) {
+	if err == nil || isFull(err) || c.held == nil || !c.s.tasks.Go(func(ctx context.Context) { c.insist(ctx, f) }) {
 		c.end()
 	}
 	return stored, err
@@ -149,7 +158,9 @@ func (c *claim) Abandon(ctx context.Context, a *onefill.Answer) error {
 		_, err := c.Fill(ctx, &final)
 		return err
 	}
-	c.end()
+	if c.end(); c.held == nil {
+		return nil
+	}
 	envelope := ""
 	if a != nil && a.Status != onefill.StatusClosed && a.Status != onefill.StatusBusy {
 		b, err := c.s.values.write(c.key, c.fence, a)

@@ -24,6 +24,7 @@ type MemoryStore struct {
 // memoryEntry is what is known of one key.
 type memoryEntry struct {
 	fence uint64
+	done  bool            // no load is under way with the fence
 	value *onefill.Answer // nil for none
 	ends  time.Time       // of the value's life
 
@@ -85,12 +86,17 @@ func (s *MemoryStore) Claim(_ context.Context, key onefill.TierKey, ask onefill.
 	case ask.Waited != 0 && e.outcome != nil && e.outcome.Number == ask.Waited:
 		outcome := *e.outcome
 		return onefill.ClaimReply{State: onefill.ClaimFailed, Fence: outcome.Number, Value: &outcome}, nil
-	case e.claim != nil:
+	case ask.NoClaim && !e.done && e.fence > ask.Have && e.fence > ask.Floor: // of a load that is under way, which need not be the only one
+		return onefill.ClaimReply{State: onefill.ClaimGranted, Fence: e.fence, Claim: &memoryClaim{s: s, key: key, fence: e.fence}}, nil
+	case e.claim != nil && !ask.NoClaim:
 		return onefill.ClaimReply{State: onefill.ClaimHeld, Fence: e.fence, Left: DefaultClaimTTL, Waits: slices.Clone(e.claim.flights)}, nil
 	}
-	e.fence = mint(now, e.fence, ask.Floor)
-	e.claim = &memoryClaim{s: s, key: key, fence: e.fence, flights: []uint64{ask.Flight}}
-	return onefill.ClaimReply{State: onefill.ClaimGranted, Fence: e.fence, Claim: e.claim}, nil
+	e.fence, e.done = mint(now, e.fence, ask.Floor), false
+	c := &memoryClaim{s: s, key: key, fence: e.fence, flights: []uint64{ask.Flight}}
+	if !ask.NoClaim {
+		e.claim = c
+	}
+	return onefill.ClaimReply{State: onefill.ClaimGranted, Fence: e.fence, Claim: c}, nil
 }
 
 // Wait implements onefill.Tier.
@@ -121,7 +127,7 @@ func (s *MemoryStore) Invalidate(_ context.Context, inv *onefill.Invalidation, f
 	}
 	for _, key := range inv.Keys {
 		e := s.entry(onefill.TierKey{Group: inv.Group, Version: inv.Version, Key: key}, now)
-		e.fence, e.value, e.outcome = number, nil, nil
+		e.fence, e.done, e.value, e.outcome = number, true, nil, nil
 		e.release()
 		if v := inv.Value; v != nil && !v.Final && v.Life > 0 {
 			e.fence = number + 1
@@ -245,11 +251,16 @@ func (c *memoryClaim) over(a *onefill.Answer) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	e := c.s.entries[c.key]
-	if e == nil || e.claim != c {
+	switch {
+	case e == nil || e.fence != c.fence:
 		return false
+	case e.done:
+		return true
+	case e.claim != c && (a == nil || a.Final): // without a lease there is nothing to give up
+		return true
 	}
 	now := time.Now()
-	e.outcome = nil
+	e.outcome, e.done = nil, true
 	if a != nil {
 		stays := a.Status == onefill.StatusValue || a.Status == onefill.StatusNotFound
 		if stays {

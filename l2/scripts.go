@@ -6,7 +6,7 @@
 //   - A full Redis refuses a script's first write only, since what follows belongs to work that has begun. So the first write is the one that a full Redis
 //     may refuse, and where nothing must be refused a DEL comes first.
 //   - Fences are decimal numbers of 16 digits, so that strings compare as numbers do. They stay below 2^53, where Lua's numbers are exact.
-//   - A fence whose claim has ended carries a mark, "d": a renewal that was under way meanwhile must not bring the claim back.
+//   - A fence carries a mark, "d", once no load is under way with it any more: a renewal that was sent before must not bring its claim back.
 //   - Every key gets an end.
 
 package l2
@@ -51,6 +51,8 @@ var (
 	// scriptClaim reads or claims. ARGV: token, ttl in ms, have, waited, floor, flights, ms to keep the fence. It returns state, fence, ms left, envelope,
 	// flights.
 	//
+	// Without a token it holds nobody off: it grants the fence of a load that is under way, which then need not be the only one, or mints one.
+	//
 	// A failure comes before a claim that is held: those who waited for the load that failed have their answer, also when a latecomer loads already.
 	scriptClaim = redis.NewScript(luaHeader + luaMint + luaHolder + `
 local value = redis.pcall('GET', KEYS[1])
@@ -64,6 +66,14 @@ end
 if ARGV[4] ~= '0000000000000000' then
   local outcome = redis.pcall('GET', KEYS[4])
   if header(outcome) == ARGV[4] then return {2, ARGV[4], 0, outcome, ''} end
+end
+if ARGV[1] == '' then
+  local last = redis.pcall('GET', KEYS[3])
+  if type(last) ~= 'string' or not string.match(last, '^[0-8]%d+$') or #last ~= 16 or last <= ARGV[3] or last <= ARGV[5] then
+    last = mint(tonumber(ARGV[5]))
+    redis.call('SET', KEYS[3], last, 'PX', ARGV[7])
+  end
+  return {4, last, 0, old, ''}
 end
 local token, held, waits, flights = holder()
 if token == ARGV[1] then return {4, held, 0, old, ''} end
@@ -165,7 +175,7 @@ if stored and not stored.err then
 else
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[4])
 end
-local kept = redis.pcall('SET', KEYS[3], last, 'PX', ARGV[2])
+local kept = redis.pcall('SET', KEYS[3], last .. 'd', 'PX', ARGV[2])
 if kept.err then redis.call('DEL', KEYS[3]) end
 if ARGV[4] ~= '' then redis.call('PUBLISH', ARGV[3], string.sub(ARGV[4], 1, 5) .. minted .. string.sub(ARGV[4], 22)) end
 if token and waits then redis.call('PUBLISH', KEYS[2], '') end

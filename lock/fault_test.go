@@ -60,8 +60,8 @@ type badConn struct {
 	network  *network
 }
 
-// dial returns a connection of the process. It fails at once while the network is broken, and the replies with which the
-// client sets a connection up (to HELLO and two CLIENT SETINFO) are never late: go-redis holds a mutex meanwhile, and where one waits for a mutex the bubble's time stands still.
+// dial returns a connection of the process. It fails at once while the network is broken, and the replies with which the client sets a connection up (to
+// HELLO and two CLIENT SETINFO) are never late: go-redis holds a mutex meanwhile, and where one waits for a mutex the bubble's time stands still.
 func (n *network) dial(to func() (net.Conn, error)) (net.Conn, error) {
 	if n.broken() {
 		return nil, errors.New("no network")

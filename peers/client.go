@@ -52,7 +52,8 @@ type link struct {
 	fault     error              // why the member is misconfigured
 	mirror    bool               // it is this process under another name
 	ended     error
-	tells     chan struct{}   // has one for each tell under way; not guarded
+	untold    []*told         // invalidations that wait for a request
+	tells     int             // requests with invalidations under way
 	ctx       context.Context // of the requests under way; a new one each time that the member comes back
 	cancel    context.CancelFunc
 }
@@ -73,7 +74,7 @@ func (q *question) answer(a *onefill.Answer, err error) {
 }
 
 func newLink(p *Pool, m Peer) *link {
-	l := &link{pool: p, id: m.ID, url: m.URL, listedAs: m.Incarnation, session: rand.Uint64() | 1, open: make(map[uint64]*question), tells: make(chan struct{}, maxTells)}
+	l := &link{pool: p, id: m.ID, url: m.URL, listedAs: m.Incarnation, session: rand.Uint64() | 1, open: make(map[uint64]*question)}
 	l.ctx, l.cancel = context.WithCancel(p.tasks.Context())
 	l.template = newTemplate(m.URL)
 	return l

@@ -183,7 +183,7 @@ func TestBurstOfDeletesOpensABoundedNumberOfConnections(t *testing.T) {
 		c := newCircle(t)
 		c.wrap = func(next http.Handler) http.Handler { // a member that takes its time
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(time.Millisecond)
 				next.ServeHTTP(w, r)
 			})
 		}

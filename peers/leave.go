@@ -1,4 +1,4 @@
-// Telling all members something: invalidations, and that this process leaves. And the end.
+// Leaving: what is said to the members, and the end of everything that the pool started. And who may say so: TLS as a server sees it.
 
 package peers
 
@@ -18,81 +18,6 @@ import (
 	"github.com/onefill/onefill/internal/wire"
 )
 
-// tellTimeout bounds what one silent member costs an invalidation or a farewell.
-const tellTimeout = time.Second
-
-// maxTells bounds the invalidations and farewells to one member that are under way at once; further ones wait. The fetches need connections too.
-const maxTells = 8
-
-// Spread implements onefill.Peers. Members that have left are not asked; those that count as dead are tried all the same. A caller that gives up stops nothing:
-// what is half done leaves old values behind. It returns within a second.
-func (p *Pool) Spread(ctx context.Context, inv *onefill.Invalidation) []onefill.Ack {
-	if p.mesh() == nil {
-		return nil
-	}
-	message := wire.AppendInvalidate(nil, inv)
-	var links []*link
-	for _, l := range p.view.Load().links {
-		if l.concerned() {
-			links = append(links, l)
-		}
-	}
-	acks := make([]onefill.Ack, len(links))
-	p.each(context.WithoutCancel(ctx), links, func(ctx context.Context, i int, l *link) {
-		acks[i] = onefill.Ack{Peer: l.id, Err: fmt.Errorf("peers: %s did not acknowledge", l.id)}
-		err := l.tell(ctx, message, func(k wire.Kind, f *wire.Fields) error {
-			if k != wire.KindAck {
-				return nil
-			}
-			ack, err := f.Ack()
-			if err == nil {
-				ack.Peer = l.id
-				acks[i] = ack
-			}
-			return err
-		})
-		if err != nil {
-			acks[i] = onefill.Ack{Peer: l.id, Err: fmt.Errorf("peers: %s: %w", l.id, err)}
-		}
-	})
-	return acks
-}
-
-// concerned reports whether the member may hold values: not if it has left or is this process itself.
-func (l *link) concerned() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.status != left && !l.mirror
-}
-
-// each calls tell for all links at once and waits for all.
-func (p *Pool) each(ctx context.Context, links []*link, tell func(context.Context, int, *link)) {
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
-	defer cancel()
-	var running sync.WaitGroup
-	for i, l := range links {
-		running.Add(1)
-		work := func(context.Context) { defer running.Done(); tell(ctx, i, l) }
-		if !p.tasks.Go(work) {
-			work(ctx)
-		}
-	}
-	running.Wait()
-}
-
-// tell sends frames in a request of their own.
-func (l *link) tell(ctx context.Context, frames []byte, take func(wire.Kind, *wire.Fields) error) error {
-	select {
-	case l.tells <- struct{}{}:
-		defer func() { <-l.tells }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	b := newBody(l.hello())
-	b.b = append(b.b, frames...)
-	return l.exchange(ctx, b, take)
-}
-
 // Leave implements onefill.Peers.
 func (p *Pool) Leave(ctx context.Context) error {
 	p.mu.Lock()
@@ -109,13 +34,30 @@ func (p *Pool) Leave(ctx context.Context) error {
 		}
 	}
 	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
 	errs := make([]error, len(links))
-	p.each(ctx, links, func(ctx context.Context, i int, l *link) {
-		if err := l.tell(ctx, wire.AppendLeave(nil), l.take); err != nil {
-			errs[i] = fmt.Errorf("peers: %s was not told that this process leaves: %w", l.id, err)
+	var running sync.WaitGroup
+	for i, l := range links {
+		running.Add(1)
+		farewell := func(context.Context) {
+			defer running.Done()
+			if err := l.exchange(ctx, l.farewell(), l.take); err != nil {
+				errs[i] = fmt.Errorf("peers: %s was not told that this process leaves: %w", l.id, err)
+			}
 		}
-	})
+		if !p.tasks.Go(farewell) {
+			farewell(ctx)
+		}
+	}
+	running.Wait()
 	return errors.Join(errs...)
+}
+
+func (l *link) farewell() *body {
+	b := newBody(l.hello())
+	b.b = wire.AppendLeave(b.b)
+	return b
 }
 
 // Close implements onefill.Peers. Mesh.Close calls it; a pool that belongs to no mesh may be closed by itself. It ends the goroutines that watch the source

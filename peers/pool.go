@@ -257,18 +257,19 @@ func (p *Pool) replaceMembers(set []Peer) {
 		}
 		now[m.ID] = l
 	}
-	for id, l := range p.links {
+	before := p.links
+	p.links = now
+	p.rebuild()
+	for id, l := range before { // only now: nobody is led to them any more
 		if now[id] != l {
 			l.retire()
 			p.retired = append(p.retired, l)
 		}
 	}
-	p.links = now
 	if !p.isKnown {
 		p.isKnown = true
 		close(p.known)
 	}
-	p.rebuild()
 }
 
 // Self implements onefill.Peers.

@@ -284,8 +284,20 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// allLoads returns the keys that the process has loaded, in order.
+// awaitStop waits until all of the process has stopped: the signal takes its time. Where there is no /proc it hopes for the best.
+func (p *process) awaitStop() {
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil || strings.Contains(string(stat), ") T ") {
+			return
+		}
+	}
+}
+
+// allLoads returns the keys that the process has loaded, in order. It asks the process for something first: what it said before has been read by then.
 func (p *process) allLoads() []string {
+	p.send("descriptors")
+	p.answer()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.loads)
@@ -294,13 +306,11 @@ func (p *process) allLoads() []string {
 // loadsOf returns who has loaded key.
 func loadsOf(all []*process, key string) (at []string) {
 	for _, p := range all {
-		p.mu.Lock()
-		for _, loaded := range p.loads {
+		for _, loaded := range p.allLoads() {
 			if loaded == key {
 				at = append(at, p.url)
 			}
 		}
-		p.mu.Unlock()
 	}
 	return at
 }
@@ -360,8 +370,6 @@ func TestOwnerKilledInTheMiddleOfALoadCostsOneMore(t *testing.T) {
 		p.send("get 10 %s", key)
 	}
 	for len(loadsOf(all, key)) == 0 { // it says so
-		survivors[0].send("descriptors")
-		survivors[0].answer()
 	}
 	owner.signal(syscall.SIGKILL)
 	for _, p := range survivors {
@@ -380,6 +388,7 @@ func TestStoppedOwnerIsReplacedAndBackWhenItGoesOn(t *testing.T) {
 	all[0].send("get 1 %s", keys[0])
 	all[0].got()
 	owner.signal(syscall.SIGSTOP)
+	owner.awaitStop()
 	for _, p := range all[:2] {
 		p.send("get 10 %s", keys[1])
 	}

@@ -259,3 +259,30 @@ func TestFlightsThatWaitAtRandomAllEnd(t *testing.T) {
 		}
 	})
 }
+
+// A Wait whose context has ended before notes its wait and takes it back; who was told of the one must be told of the other.
+//
+// Contract: R9
+func TestWatcherIsToldThatAWaitHasEndedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g, elsewhere group
+		all := fly(&g, 2)
+		var told []uint64
+		defer all[0].Watch(func(ids []uint64) { told = slices.Clone(ids) })()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := <-waits(ended, &g, all[0], all[1]); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if len(told) > 1 {
+			t.Errorf("the flight waits for nothing, its watcher was last told %v", told)
+		}
+		follower, _ := elsewhere.Join("follower")
+		follower.SetRemote(told)
+		last := waits(t.Context(), &elsewhere, all[1], follower)
+		elsewhere.Finish(follower, "", nil)
+		if err := <-last; err != nil {
+			t.Errorf("a wait that closes no cycle: %v", err)
+		}
+	})
+}
