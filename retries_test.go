@@ -32,7 +32,7 @@ func TestFailuresOfEverNewKeysNeitherPileUpNorSlowDown(t *testing.T) {
 			t.Errorf("%d keys are remembered long after all but two have failed", n)
 		}
 	})
-	if took := time.Since(began); took > 5*time.Second { // it takes some 30 ms; to look at all that is remembered each time took minutes
+	if took := time.Since(began); took > 5*time.Second { // some 30 ms; looking through all that is remembered each time would take far longer
 		t.Errorf("%d failures took %v", keys, took)
 	}
 }

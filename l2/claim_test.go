@@ -333,3 +333,37 @@ func TestRefreshGetsAClaimWhereNothingIsNewer(t *testing.T) {
 		}
 	})
 }
+
+// Contract: L14
+func TestWithoutClaimsNobodyWaitsAndValuesAreShared(t *testing.T) {
+	inEveryWorld(t, func(t *testing.T, w *world) {
+		one, _ := w.process()
+		two, _ := w.process()
+		ask := onefill.ClaimAsk{Flight: 1, NoClaim: true}
+		first := claim(t, one, ask, onefill.ClaimGranted)
+		second := claim(t, two, ask, onefill.ClaimGranted) // at once
+		first.Claim.Waits([]uint64{1, 2})
+		fill(t, first.Claim, value("first"), true)
+		fill(t, second.Claim, value("second"), true) // may be kept there; the tier has one already
+		got := found(t, two, "first").Value
+		refresh := claim(t, one, onefill.ClaimAsk{Flight: 3, NoClaim: true, Have: got.Number, Floor: got.Number}, onefill.ClaimGranted)
+		if refresh.Fence <= got.Number {
+			t.Fatalf("a refresh of %d has number %d", got.Number, refresh.Fence)
+		}
+		fill(t, refresh.Claim, value("third"), true)
+		found(t, two, "third")
+
+		number := invalidate(t, two, "42")
+		after := claim(t, one, ask, onefill.ClaimGranted)
+		if after.Fence <= number {
+			t.Fatalf("a load after the invalidation %d has number %d", number, after.Fence)
+		}
+		if err := after.Claim.Abandon(t.Context(), &onefill.Answer{Status: onefill.StatusError, Text: "no"}); err != nil {
+			t.Fatal(err)
+		}
+		old := claim(t, two, ask, onefill.ClaimGranted)
+		invalidate(t, one, "42")
+		fill(t, old.Claim, value("old"), false)
+		claim(t, one, onefill.ClaimAsk{Flight: 4}, onefill.ClaimGranted) // nobody holds it
+	})
+}

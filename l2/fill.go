@@ -20,7 +20,7 @@ type claim struct {
 	token string
 	fence uint64
 	held  *lease.Held[*claim] // nil without a lease
-	spare time.Duration // what is left of TierTimeout for the end
+	spare time.Duration       // what is left of TierTimeout for the end
 
 	mu      sync.Mutex // guards what follows
 	flights string     // what those who wait are to know

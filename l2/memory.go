@@ -251,12 +251,15 @@ func (c *memoryClaim) over(a *onefill.Answer) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	e := c.s.entries[c.key]
-	switch {
-	case e == nil || e.fence != c.fence:
+	if e == nil || e.fence != c.fence {
 		return false
-	case e.done:
+	}
+	if e.claim == c {
+		defer e.release()
+	} else if a == nil { // without a lease there is nothing to give up
 		return true
-	case e.claim != c && (a == nil || a.Final): // without a lease there is nothing to give up
+	}
+	if e.done { // by a load with the same fence
 		return true
 	}
 	now := time.Now()
@@ -273,6 +276,5 @@ func (c *memoryClaim) over(a *onefill.Answer) bool {
 		outcome.Number, outcome.Vouched, outcome.Final = c.fence, c.fence, true
 		e.outcome, e.forget = &outcome, now.Add(outcomeLife)
 	}
-	e.release()
 	return true
 }

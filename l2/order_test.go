@@ -40,11 +40,24 @@ func TestInvalidationTakesTheClaimAwayAndWakesThoseWhoWait(t *testing.T) {
 		waiter, _ := w.process()
 		old := claim(t, loader, onefill.ClaimAsk{Flight: 1}, onefill.ClaimGranted)
 		held := claim(t, waiter, onefill.ClaimAsk{Flight: 2}, onefill.ClaimHeld)
-		invalidate(t, loader, "42")
-		if err := waiter.Wait(context.Background(), key, held); err != nil {
-			t.Fatal(err)
+		woken := make(chan onefill.ClaimReply)
+		go func() {
+			reply := held
+			for reply.State == onefill.ClaimHeld {
+				_ = waiter.Wait(context.Background(), key, reply)
+				reply, _ = waiter.Claim(context.Background(), key, onefill.ClaimAsk{Flight: 2, Waited: held.Fence})
+			}
+			woken <- reply
+		}()
+		if w.pause != nil {
+			w.pause(777 * time.Millisecond) // between two polls
 		}
-		again := claim(t, waiter, onefill.ClaimAsk{Flight: 2, Waited: held.Fence}, onefill.ClaimGranted)
+		dropped := time.Now()
+		invalidate(t, loader, "42")
+		again := <-woken
+		if lag := time.Since(dropped); again.State != onefill.ClaimGranted || w.pause != nil && lag > 10*time.Millisecond {
+			t.Fatalf("who waited got %+v after %v", again, lag)
+		}
 		fill(t, old.Claim, value("old"), false)
 		claim(t, loader, onefill.ClaimAsk{Flight: 3}, onefill.ClaimHeld) // the late fill released nothing
 		fill(t, again.Claim, value("new"), true)

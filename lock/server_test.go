@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -265,5 +266,41 @@ func TestAnEvictionPolicyThatCanDropALockIsWarnedAbout(t *testing.T) {
 		if got := strings.Contains(log.String(), "policy="+policy); got != warned {
 			t.Errorf("%s: warned %v: %s", policy, got, log.String())
 		}
+	}
+}
+
+// The ACL in docs/locks.md is enough for everything.
+func TestTheDocumentedACLIsEnough(t *testing.T) {
+	s := redistest.Start(t)
+	page, err := os.ReadFile("../docs/locks.md")
+	want(t, err, nil)
+	_, rest, found := strings.Cut(string(page), "`on >secret ")
+	rules, _, closed := strings.Cut(rest, "`")
+	if !found || !closed {
+		t.Fatal("docs/locks.md names no ACL")
+	}
+	command := []any{"ACL", "SETUSER", "locks", "on", ">secret"}
+	for rule := range strings.FieldsSeq(rules) {
+		command = append(command, rule)
+	}
+	want(t, s.Client().Do(t.Context(), command...).Err(), nil)
+	c := on(t, s.Client(func(o *redis.Options) { o.Username, o.Password = "locks", "secret" }), lock.Config{})
+	ctx := t.Context()
+	reader := must(t)(c.RWMutex("m").RLock(ctx))
+	want(t, reader.Upgrade(ctx), nil)
+	want(t, reader.Check(ctx), nil)
+	_, err = c.RWMutex("m").Lock(within(t, 100*time.Millisecond))
+	want(t, err, lock.ErrNotAcquired)
+	want(t, reader.Downgrade(ctx), nil)
+	want(t, reader.Release(ctx), nil)
+	permit := must(t)(c.Semaphore("s", 1).Acquire(ctx))
+	want(t, permit.Release(ctx), nil)
+	want(t, c.Throttle("t", 1, time.Second).Wait(ctx), nil)
+	want(t, c.Average("a").Add(ctx, 1), nil)
+	_, _, err = c.Average("a").Get(ctx)
+	want(t, err, nil)
+	ran, err := c.Once(ctx, "o", time.Second, func(context.Context) error { return nil })
+	if !ran || err != nil {
+		t.Fatal(ran, err)
 	}
 }

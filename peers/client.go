@@ -1,5 +1,5 @@
 // The asking side: a link to one member, the questions that are open on it, and the standing stream on which slow answers come. How questions share requests
-// is in gather.go, when a member counts as dead in health.go; the HTTP underneath is in http.go.
+// is in gather.go, what becomes of those that nobody waits for in forget.go, when a member counts as dead in health.go; the HTTP underneath is in http.go.
 
 package peers
 
@@ -20,8 +20,6 @@ import (
 const (
 	// maxConns bounds the connections to one peer.
 	maxConns = 64
-	// maxForgets bounds the forgets that wait to be sent; what a peer is not told of it works on for nothing.
-	maxForgets = maxAsks / 2
 	// maxAnswer bounds one frame of a peer's answer.
 	maxAnswer = 1 << 30
 )
@@ -64,7 +62,6 @@ type question struct {
 	ask   *onefill.Ask
 	place int // among the asks of its Fetch
 	reply func(int, *onefill.Answer, error)
-	sent  time.Time
 	left  *sync.WaitGroup
 }
 
@@ -176,65 +173,6 @@ func (l *link) anyOpen(questions []*question) bool {
 		}
 	}
 	return false
-}
-
-// forget answers those of the questions that are still under way with err, and tells the peer that nobody waits for them.
-func (l *link) forget(questions []question, err error) {
-	var gone []*question
-	l.mu.Lock()
-	for i := range questions {
-		if q := &questions[i]; l.open[q.id] == q {
-			delete(l.open, q.id)
-			if len(l.forgets) < maxForgets {
-				l.forgets = append(l.forgets, q.id)
-			}
-			gone = append(gone, q)
-		}
-	}
-	kept := l.queue[:0:0]
-	for _, q := range l.queue {
-		if contains(questions, q) {
-			gone = append(gone, q)
-		} else {
-			kept = append(kept, q)
-		}
-	}
-	l.queue = kept
-	tell := len(l.forgets) > 0 && l.talks()
-	l.mu.Unlock()
-	for _, q := range gone {
-		q.answer(nil, err)
-	}
-	if tell {
-		l.pool.tasks.Go(func(context.Context) { l.sendForgets() })
-	}
-}
-
-func contains(all []question, q *question) bool {
-	for i := range all {
-		if &all[i] == q {
-			return true
-		}
-	}
-	return false
-}
-
-// sendForgets sends the forgets that no batch has taken along.
-func (l *link) sendForgets() {
-	l.mu.Lock()
-	forgets, ctx := l.forgets, l.ctx
-	l.forgets = nil
-	l.mu.Unlock()
-	if len(forgets) == 0 {
-		return
-	}
-	body := newBody(l.hello())
-	for _, id := range forgets {
-		body.b = wire.AppendForget(body.b, id)
-	}
-	if err := l.exchange(ctx, body, l.take); err != nil {
-		l.trouble(err)
-	}
 }
 
 // listen opens the standing stream, unless there is one.

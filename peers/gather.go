@@ -43,13 +43,11 @@ func (l *link) nextBatch() *batch {
 		l.queue = nil
 	}
 	l.forgets = nil
-	now := time.Now()
 	for _, q := range b.questions {
-		q.sent = now
 		l.open[q.id] = q
 	}
 	if l.asked.IsZero() {
-		l.asked = now
+		l.asked = time.Now()
 	}
 	l.gathering = true
 	l.posts++

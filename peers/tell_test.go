@@ -29,6 +29,11 @@ func TestDeleteOfACallerThatGivesUpReachesEveryMember(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+		for _, ack := range c.members[0].pool.Spread(ctx, &onefill.Invalidation{Group: group, Keys: []string{key}, Number: 1 << 20}) {
+			if ack.Err != nil {
+				t.Error(ack.Err)
+			}
+		}
 		_ = c.members[0].Delete(ctx, key)
 		time.Sleep(time.Second)
 		for _, m := range c.members {
@@ -107,6 +112,36 @@ func TestSilentMemberCostsEachDeleteASecondAndIsNamed(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 		c.members[0].wantState(urlOf(1), "alive")
+	})
+}
+
+// Contract: I9
+func TestMemberThatLeftDoesNotCountInADelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCircle(t).start(3)
+		c.members[0].must(c.members[0].keyOf(urlOf(2)), time.Second)
+		if err := c.members[2].mesh.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		if err := c.members[0].Delete(t.Context(), "key"); err != nil || time.Since(began) > 10*time.Millisecond {
+			t.Errorf("Delete: %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// Contract: P6, I3
+func TestOtherSpellingOfThisProcessDoesNotCountInADelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCircle(t)
+		m := c.join(urlOf(0), dynamic("http://alias:1", urlOf(0)))
+		alias := c.net.listen("alias:1")
+		go func() { _ = m.pool.Serve(alias) }()
+		m.must(m.keyOf("http://alias:1"), time.Second)
+		m.wantState("http://alias:1", "misconfigured")
+		if err := m.Delete(t.Context(), "key"); err != nil {
+			t.Errorf("Delete: %v", err)
+		}
 	})
 }
 

@@ -59,14 +59,9 @@ func (p *Pool) rebuild() {
 	p.view.Store(v)
 }
 
-// guest reports whether the others do not know this process as a member.
-func (p *Pool) guest() bool { return !p.Listed() }
-
-// Listed implements onefill.Peers. A process that knows nobody else counts as listed: there is nobody who could fail to tell it something.
-func (p *Pool) Listed() bool {
-	v := p.view.Load()
-	return !p.cfg.Guest && (v.listed || len(v.links) == 0)
-}
+// Listed implements onefill.Peers. A process that knows nobody else counts as listed: there is nobody who could fail to tell it something. One that has said it
+// leaves is told nothing either.
+func (p *Pool) Listed() bool { return p.view.Load().listed }
 
 // Route implements onefill.Peers.
 func (p *Pool) Route(group, key string) (route onefill.Route) {

@@ -130,7 +130,7 @@ func TestResizeDropsWhatNoLongerFits(t *testing.T) {
 func TestExpiredEntriesLeaveBeforeOthersAndAreCountedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(100_000) // room for 87
-		const stale = 1 // of use for an hour after its end
+		const stale = 1   // of use for an hour after its end
 		g := c.NewGroup(anyName(), func(e *Entry) int64 { return e.Fresh + int64(e.Flags)*hour })
 		storeAndRead := func(prefix string, n int, flags uint8, fresh time.Duration) {
 			for i := range n {

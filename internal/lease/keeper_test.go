@@ -36,6 +36,13 @@ func (s *shop) renew(_ context.Context, round []lease.Renewal[int], _ time.Durat
 	return s.err
 }
 
+// sleep lets others at the shop for a while.
+func (s *shop) sleep(d time.Duration) {
+	s.mu.Unlock()
+	time.Sleep(d)
+	s.mu.Lock()
+}
+
 func (s *shop) loses(of int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +54,9 @@ func keeping(t *testing.T, scenario func(t *testing.T, s *shop, k *lease.Keeper[
 	synctest.Test(t, func(t *testing.T) {
 		set := tasks.New()
 		s := &shop{gone: make(map[int]bool), lost: make(map[int]time.Time)}
+		s.mu.Lock() // a scenario holds it but while it sleeps
 		scenario(t, s, lease.NewKeeper(set, s.renew))
+		s.mu.Unlock()
 		if err := set.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -67,13 +76,11 @@ func TestLeasesOfOneTTLShareOneRoundPerThirdOfIt(t *testing.T) {
 	keeping(t, func(t *testing.T, s *shop, k *lease.Keeper[int]) {
 		for i := range 1000 {
 			keep(t, s, k, i, 3*time.Second)
-			time.Sleep(time.Millisecond)
+			s.sleep(time.Millisecond)
 		}
-		time.Sleep(9 * time.Second)
-		s.mu.Lock()
+		s.sleep(9 * time.Second)
 		s.rounds = nil
-		s.mu.Unlock()
-		time.Sleep(9*time.Second + time.Millisecond)
+		s.sleep(9*time.Second + time.Millisecond)
 		total := 0
 		for _, n := range s.rounds {
 			total += n
@@ -92,7 +99,7 @@ func TestALeaseIsTriedAgainUntilItRunsOutAndIsLostByTheOwnClock(t *testing.T) {
 		s.err = errors.New("down")
 		began := time.Now()
 		h := keep(t, s, k, 7, time.Second)
-		time.Sleep(2 * time.Second)
+		s.sleep(2 * time.Second)
 		if after := s.lost[7].Sub(began); after != 988*time.Millisecond {
 			t.Fatalf("lost after %v", after)
 		}
@@ -109,11 +116,9 @@ func TestALeaseThatComesBackInTimeIsKept(t *testing.T) {
 	keeping(t, func(t *testing.T, s *shop, k *lease.Keeper[int]) {
 		s.err = errors.New("down")
 		h := keep(t, s, k, 7, time.Second)
-		time.Sleep(900 * time.Millisecond)
-		s.mu.Lock()
+		s.sleep(900 * time.Millisecond)
 		s.err = nil
-		s.mu.Unlock()
-		time.Sleep(time.Minute)
+		s.sleep(time.Minute)
 		if len(s.lost) > 0 || k.Validity(h).Left(time.Now()) < 600*time.Millisecond {
 			t.Fatalf("lost %v, %v left", s.lost, k.Validity(h).Left(time.Now()))
 		}
@@ -128,10 +133,8 @@ func TestALeaseThatTheStoreDoesNotKnowIsLostAtOnceAndAlone(t *testing.T) {
 		began := time.Now()
 		keep(t, s, k, 1, 3*time.Second)
 		keep(t, s, k, 2, 3*time.Second)
-		s.mu.Lock()
 		s.gone[2] = true
-		s.mu.Unlock()
-		time.Sleep(time.Minute)
+		s.sleep(time.Minute)
 		if after := s.lost[2].Sub(began); after != time.Second || len(s.lost) != 1 {
 			t.Fatalf("lost %v", s.lost)
 		}
@@ -142,16 +145,14 @@ func TestAnOlderRenewalSaysNothingAboutAnExtension(t *testing.T) {
 	keeping(t, func(t *testing.T, s *shop, k *lease.Keeper[int]) {
 		s.slow = 500 * time.Millisecond
 		h := keep(t, s, k, 1, time.Minute)
-		time.Sleep(20*time.Second + 100*time.Millisecond) // a renewal for a minute is under way
+		s.sleep(20*time.Second + 100*time.Millisecond) // a renewal for a minute is under way
 		if !k.Extend(h, time.Second, time.Now()) {
 			t.Fatal("not extended")
 		}
 		extended := time.Now()
-		time.Sleep(450 * time.Millisecond) // and answered, with success
-		s.mu.Lock()
+		s.sleep(450 * time.Millisecond) // and answered, with success
 		s.err = errors.New("down")
-		s.mu.Unlock()
-		time.Sleep(2 * time.Second)
+		s.sleep(2 * time.Second)
 		if after := s.lost[1].Sub(extended); after != 988*time.Millisecond {
 			t.Fatalf("lost after %v", after)
 		}
@@ -166,7 +167,7 @@ func TestAKeeperWithoutLeasesHoldsNoTimer(t *testing.T) {
 		for i := range 10_000 {
 			k.Drop(keep(t, s, k, i, time.Second))
 		}
-		time.Sleep(time.Hour)
+		s.sleep(time.Hour)
 		if len(s.rounds) != 0 || len(k.Kept()) != 0 {
 			t.Fatalf("%d rounds, %d leases", len(s.rounds), len(k.Kept()))
 		}
