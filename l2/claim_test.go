@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/onefill/onefill"
@@ -132,6 +133,26 @@ func TestFillBetweenTheReadAndTheSubscriptionIsNotMissed(t *testing.T) {
 			t.Fatalf("only the timer ended the wait")
 		}
 		found(t, waiter, "Ann")
+	})
+}
+
+// Contract: L4
+func TestWakeThatCameBeforeTheWaitIsNotMissed(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w *world) {
+		holder, _ := w.process()
+		waiter, _ := w.process()
+		granted := claim(t, holder, onefill.ClaimAsk{Flight: 1}, onefill.ClaimGranted)
+		held := claim(t, waiter, onefill.ClaimAsk{Flight: 2}, onefill.ClaimHeld)
+		if err := waiter.Wait(t.Context(), key, held); err != nil { // until it is subscribed
+			t.Fatal(err)
+		}
+		held = claim(t, waiter, onefill.ClaimAsk{Flight: 2}, onefill.ClaimHeld)
+		fill(t, granted.Claim, value("Ann"), true)
+		synctest.Wait() // the wake has come
+		began := time.Now()
+		if err := waiter.Wait(t.Context(), key, held); err != nil || time.Since(began) > time.Millisecond {
+			t.Fatalf("%v after %v", err, time.Since(began))
+		}
 	})
 }
 

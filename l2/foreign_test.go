@@ -23,7 +23,9 @@ func TestForeignTypeUnderAKeyIsAMiss(t *testing.T) {
 		"nan":    func(c *redis.Client, name string) error { return c.Set(ctx, name, "nan", 0).Err() },
 		"list":   func(c *redis.Client, name string) error { return c.RPush(ctx, name, "a", "b").Err() },
 		"hash":   func(c *redis.Client, name string) error { return c.HSet(ctx, name, "t", "a", "f", "b").Err() },
-		"claim":  func(c *redis.Client, name string) error { return c.HSet(ctx, name, "t", "a", "f", "1700000000000000").Err() }, // without an end
+		"claim": func(c *redis.Client, name string) error {
+			return c.HSet(ctx, name, "t", "a", "f", "1700000000000000").Err()
+		}, // without an end
 		"stream": func(c *redis.Client, name string) error {
 			return c.XAdd(ctx, &redis.XAddArgs{Stream: name, Values: []string{"a", "b"}}).Err()
 		},
