@@ -135,7 +135,7 @@ func (g *core) keep(e *entry, vouched uint64) {
 	default:
 		g.retries.succeeded(e.Key)
 		g.cache.Store(g.cache.Hash(g.account, e.Key), e, vouched)
-		if g.stats.closed.Load() {
+		if g.stats.closed.Load() || !g.mesh.listed() { // meanwhile
 			g.cache.Remove(e)
 		}
 	}

@@ -70,7 +70,7 @@ func TestForeignTypeUnderAKeyIsAMiss(t *testing.T) {
 // Contract: L13, T7
 func TestDamagedValueIsLoadedAgainWithAWarning(t *testing.T) {
 	ctx := context.Background()
-	for name, damage := range map[string]func(v string) string{
+	damages := map[string]func(v string) string{
 		"cut in half":       func(v string) string { return v[:len(v)/2] },
 		"cut to its header": func(v string) string { return v[:51] },
 		"a bit flipped":     func(v string) string { return v[:60] + string(v[60]^1) + v[61:] },
@@ -79,29 +79,29 @@ func TestDamagedValueIsLoadedAgainWithAWarning(t *testing.T) {
 		"newer release":     func(v string) string { return "1fe2" + v[4:] },
 		"plain text":        func(string) string { return `{"name":"Ann"}` },
 		"empty":             func(string) string { return "" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inRedis(t, func(t *testing.T, w *world) {
-				tier, _ := w.process()
-				set(t, tier, value(strings.Repeat("Ann", 20)))
-				v := w.client.Get(ctx, w.named('v')).Val()
-				if err := w.client.Set(ctx, w.named('v'), damage(v), time.Minute).Err(); err != nil {
-					t.Fatal(err)
-				}
-				granted := claim(t, tier, onefill.ClaimAsk{Flight: 1}, onefill.ClaimGranted)
-				if granted.Fence > 9e15 {
-					t.Fatalf("the fence is %d", granted.Fence)
-				}
-				waiter, _ := w.process()
-				claim(t, waiter, onefill.ClaimAsk{Flight: 2}, onefill.ClaimHeld)
-				fill(t, granted.Claim, value("new"), true)
-				found(t, tier, "new")
-				if n := w.log.count("cannot be read"); n > 2 {
-					t.Fatalf("%d warnings", n)
-				}
-			})
-		})
 	}
+	inRedis(t, func(t *testing.T, w *world) {
+		tier, _ := w.process()
+		waiter, _ := w.process()
+		for name, damage := range damages {
+			t.Logf("%s", name)
+			set(t, tier, value(strings.Repeat("Ann", 20)))
+			v := w.client.Get(ctx, w.named('v')).Val()
+			if err := w.client.Set(ctx, w.named('v'), damage(v), time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			granted := claim(t, tier, onefill.ClaimAsk{Flight: 1}, onefill.ClaimGranted)
+			if granted.Fence > 9e15 {
+				t.Fatalf("the fence is %d", granted.Fence)
+			}
+			claim(t, waiter, onefill.ClaimAsk{Flight: 2}, onefill.ClaimHeld)
+			fill(t, granted.Claim, value("new"), true)
+			found(t, tier, "new")
+		}
+		if n := w.log.count("cannot be read"); n == 0 || n > 2*2 { // one a second at most, from each process
+			t.Fatalf("%d warnings", n)
+		}
+	})
 }
 
 // Contract: L15, O3

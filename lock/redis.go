@@ -21,6 +21,7 @@ import (
 type redisStore struct {
 	client       redis.UniversalClient
 	runner       *lease.Runner
+	timeout      time.Duration
 	subscription *lease.Subscription
 	bySlot       atomic.Bool // scripts must keep to one slot: a Cluster, also when it hides behind a plain client
 }
@@ -29,6 +30,7 @@ func newRedisStore(client redis.UniversalClient, set *tasks.Set, timeout time.Du
 	s := &redisStore{
 		client:       client,
 		runner:       lease.NewRunner(client, set, timeout),
+		timeout:      timeout,
 		subscription: lease.NewSubscription(client, set),
 	}
 	_, cluster := client.(*redis.ClusterClient)
@@ -202,7 +204,8 @@ func renewal(all []holding, members []int) lease.Call {
 
 func (s *redisStore) leave(ctx context.Context, h holding) (bool, error) {
 	r := h.room
-	return s.yes(ctx, scriptLeave, []string{r.holder(), r.waiters(), r.sharers()}, h.token, r.wake())
+	reply, err := s.runner.Direct(ctx, s.timeout, scriptLeave, []string{r.holder(), r.waiters(), r.sharers()}, []any{h.token, r.wake()}, nil)
+	return reply == int64(1), err
 }
 
 func (s *redisStore) withdraw(ctx context.Context, h holding) error {
