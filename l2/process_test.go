@@ -1,3 +1,5 @@
+//go:build unix
+
 // Real processes, each a cluster of its own, that are stopped and killed while they load.
 
 package l2_test
