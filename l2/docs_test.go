@@ -196,8 +196,12 @@ func TestNoEvictionPolicyBringsAWrongValue(t *testing.T) {
 				case reply.State == onefill.ClaimValue && reply.Value.Data != want:
 					t.Fatalf("key %s has another's value", k.Key)
 				case reply.State == onefill.ClaimGranted:
-					if ok, err := reply.Claim.Fill(t.Context(), value(want)); err == nil && ok {
+					ok, err := reply.Claim.Fill(t.Context(), value(want))
+					switch {
+					case err == nil && ok:
 						stored++
+					case err != nil:
+						refused++
 					}
 				}
 			}

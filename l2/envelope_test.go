@@ -274,6 +274,9 @@ func TestMessagesKeepTheirBytesAcrossReleases(t *testing.T) {
 			t.Errorf("%q: %v", newer, err)
 		}
 	}
+	if _, err := readMessage(strings.Replace(want, "1700000000123456", "9999999999999999", 1)); !errors.Is(err, errMessage) { // it would stop all counting
+		t.Errorf("a number that Lua cannot hold: %v", err)
+	}
 	if m, err := readMessage(want + "more fields"); err != nil || !reflect.DeepEqual(m.invalidation, inv) {
 		t.Errorf("with fields of a newer release: %+v, %v", m, err)
 	}

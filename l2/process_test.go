@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // stays until its input ends.
 func child(addr string) error {
 	client := redis.NewClient(&redis.Options{Addr: addr})
-	tier, err := l2.Redis(client, l2.Config{ClaimTTL: childTTL})
+	tier, err := l2.Redis(client, l2.Config{ClaimTTL: childTTL, TierTimeout: 5 * time.Second})
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,18 +208,33 @@ func TestClaimThatIsGrantedAfterItsCallerLeftIsGivenBack(t *testing.T) {
 
 // Contract: L9
 func TestFillThatTheTierDidNotTakeIsStoredWhenItIsBack(t *testing.T) {
-	server := redistest.Start(t)
-	w := inRealTime(t, server)
-	tier, _ := w.process(quick)
+	w := inRealTime(t, redistest.Start(t))
+	var cut atomic.Bool
+	client := w.open(func(o *redis.Options) {
+		addr := o.Addr
+		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			if cut.Load() {
+				return nil, errors.New("unreachable")
+			}
+			var d net.Dialer
+			return d.DialContext(ctx, network, addr)
+		}
+	})
+	tier := w.join(client, newMember("test"), quick)
 	granted := claim(t, tier, onefill.ClaimAsk{Flight: 1}, onefill.ClaimGranted)
-	server.Pause()
+	cut.Store(true)
+	if err := w.client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
 	if stored, err := granted.Claim.Fill(t.Context(), value("x")); err == nil || stored || time.Since(began) > timely {
 		t.Fatalf("stored %v, %v after %v", stored, err, time.Since(began))
 	}
-	server.Resume()
+	other, _ := w.process()
+	claim(t, other, onefill.ClaimAsk{Flight: 2}, onefill.ClaimHeld)
+	cut.Store(false)
 	eventually(t, "the value", func() bool {
-		reply, err := tier.Claim(t.Context(), key, onefill.ClaimAsk{Flight: 2})
+		reply, err := other.Claim(t.Context(), key, onefill.ClaimAsk{Flight: 2})
 		return err == nil && reply.State == onefill.ClaimValue && reply.Value.Data == "x"
 	})
 }
@@ -255,4 +272,36 @@ func TestUncontendedFillIsTwoRoundTripsAndPublishesNothing(t *testing.T) {
 	if n := stats("evalsha"); n-canaries != 3 || stats("eval") != 0 {
 		t.Fatalf("%d scripts beside %d signs of life, want 3: claim, fill, read", n-canaries, canaries)
 	}
+}
+
+// Contract: I8
+func TestSubscriptionThatWasLeftOnAnOldPrimaryIsNoticed(t *testing.T) {
+	old, now := redistest.Start(t), redistest.Start(t)
+	w := inRealTime(t, old)
+	var addr atomic.Pointer[string]
+	dialTo := func(s *redistest.Server) { a := s.Addr(); addr.Store(&a) }
+	dialTo(old)
+	follow := func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, *addr.Load())
+		}
+	}
+	speaker := w.join(w.open(follow), newMember("test"))
+	hears := newMember("test")
+	w.join(w.open(follow), hears)
+	awaitHearing(t, w, speaker, hears)
+	dialTo(now)
+	if err := w.client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	eventually(t, "the gap to be noticed", func() bool { return w.log.count("no message of one's own") > 0 })
+	if took := time.Since(began); took > 4*time.Second {
+		t.Fatalf("noticed after %v", took)
+	}
+	for len(hears.news) > 0 {
+		<-hears.news
+	}
+	awaitHearing(t, w, speaker, hears) // through the new primary
 }
