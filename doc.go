@@ -52,6 +52,8 @@
 // It is a cache: whatever it holds, a loader can make again, and it may forget anything at any time. A load can run twice when a process that loads dies or is
 // cut off from the others, or while members come and go: it promises no mutual exclusion. After Delete or Set has returned nil, no process of the pool
 // that knows the same members returns what was loaded before. An error, [*InvalidateError], names the processes that were not reached and may.
+// One hole is known: several Sets of a cold key at the same moment as Gets of it can leave a process with a copy of what was loaded between them, for up to
+// HotTTL.
 //
 // # The end
 //
